@@ -1,0 +1,81 @@
+import type pg from "pg";
+import type { FailureCode, Step } from "../errors.js";
+import { trouble } from "./database-error.js";
+import type { Tx } from "./transaction.js";
+
+/** Who runs an attempt: goes into every row of its history. */
+export interface Attempt {
+  readonly machineId: string;
+  readonly jobId: string;
+  readonly sessionId: string;
+}
+
+export type End =
+  | { readonly event: "Finished" }
+  | { readonly event: "Failed"; readonly code: FailureCode; readonly step: Step; readonly cause: string }
+  | { readonly event: "Canceled"; readonly cause: string };
+
+/**
+ * 'Started', on a connection of its own: it must be seen while the attempt's transaction is open, and must
+ * remain when that transaction is rolled back.
+ *
+ * @throws DatabaseTrouble
+ */
+export async function recordStarted(queue: pg.Pool, attempt: Attempt): Promise<void> {
+  try {
+    await queue.query(
+      `insert into bmdb.work_history (machine_id, process, event, session_id, job_id)
+       values ($1, 'takeover', 'Started', $2, $3)`,
+      [attempt.machineId, attempt.sessionId, attempt.jobId],
+    );
+  } catch (error) {
+    throw trouble("recording that an attempt started", error);
+  }
+}
+
+/** The end of an attempt, with its duration since its 'Started'; nothing where that already has its end. */
+export async function recordEnd(tx: Tx, attempt: Attempt, end: End): Promise<void> {
+  await tx.query(
+    `insert into bmdb.work_history
+       (machine_id, process, event, failed_cause, code, step, session_id, job_id, duration)
+     select machine_id, process, $4, $5, $6, $7, session_id, job_id, clock_timestamp() - at
+     from (
+       select *
+       from bmdb.work_history
+       where machine_id = $1 and session_id = $2 and job_id = $3
+       order by history_id desc
+       limit 1
+     ) as latest
+     where event = 'Started'`,
+    [
+      attempt.machineId,
+      attempt.sessionId,
+      attempt.jobId,
+      end.event,
+      "cause" in end ? end.cause : null,
+      "code" in end ? end.code : null,
+      "step" in end ? end.step : null,
+    ],
+  );
+}
+
+/** Deletes up to `most` rows older than `retentionMs`, oldest first; gives how many. */
+export async function pruneHistory(
+  queue: pg.Pool,
+  retentionMs: number,
+  most: number,
+): Promise<number> {
+  const result = await queue.query(
+    `delete from bmdb.work_history
+     where history_id in (
+       select history_id
+       from bmdb.work_history
+       where at < clock_timestamp() - $1 * interval '1 millisecond'
+       order by at
+       limit $2
+       for update skip locked
+     )`,
+    [retentionMs, most],
+  );
+  return result.rowCount ?? 0;
+}

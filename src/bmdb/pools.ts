@@ -1,0 +1,63 @@
+import pg from "pg";
+
+/**
+ * Two pools, so that attempts which hold a connection for minutes cannot starve the queue: one connection per
+ * attempt, and a small one for graphile-worker, heartbeats, history, the sweep and the rescue of keys.
+ */
+export interface Pools {
+  readonly attempts: pg.Pool;
+  readonly queue: pg.Pool;
+  end(): Promise<void>;
+}
+
+/** 4 to 10 do for the queue's pool at any concurrency (measured with 50 jobs at once: no difference). */
+const QUEUE_CONNECTIONS = 6;
+const CONNECT_TIMEOUT_MS = 10_000;
+/**
+ * A query that got no answer for so long will get none: the network is cut without a FIN. Above every
+ * statement_timeout and lock_timeout set here, so that a server which lives answers first.
+ */
+const QUERY_TIMEOUT_MS = 20_000;
+
+/** How many connections one worker of this concurrency opens at most. */
+export function connectionsNeeded(concurrency: number): number {
+  return concurrency + QUEUE_CONNECTIONS;
+}
+
+/** `onError` is told of idle connections that were lost; the pools replace them by themselves. */
+export function createPools(options: {
+  readonly databaseUrl: string;
+  readonly concurrency: number;
+  readonly onError: (error: Error) => void;
+}): Pools {
+  const common: pg.PoolConfig = {
+    connectionString: options.databaseUrl,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 10_000,
+    query_timeout: QUERY_TIMEOUT_MS,
+  };
+  const attempts = new pg.Pool({
+    ...common,
+    application_name: "takeover attempt",
+    max: options.concurrency,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+  });
+  // No connectionTimeoutMillis: that error has no code, and graphile-worker 0.17.3 does not retry it.
+  const queue = new pg.Pool({
+    ...common,
+    application_name: "takeover queue",
+    max: QUEUE_CONNECTIONS,
+  });
+  for (const pool of [attempts, queue]) {
+    pool.on("error", options.onError);
+    // A client that dies while it is checked out emits on itself; nobody listening would end the process.
+    pool.on("connect", (client) => client.on("error", () => undefined));
+  }
+  return {
+    attempts,
+    queue,
+    end: async () => {
+      await Promise.all([attempts.end(), queue.end()]);
+    },
+  };
+}
