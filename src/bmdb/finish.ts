@@ -13,7 +13,8 @@ export interface Harvest {
 }
 
 export type Finish =
-  | { readonly result: "started" }
+  /** `inserted` is false where an earlier, uncertain commit had stored it. */
+  | { readonly result: "started"; readonly inserted: boolean }
   /** The machine has another key on record by now: a rescue's, or one set by hand. */
   | { readonly result: "already_started" }
   /** Another machine has this very key. Nothing was written: the attempt failed. */
@@ -56,13 +57,23 @@ export async function finish(tx: Tx, attempt: Attempt, harvest: Harvest): Promis
   await tx.query("select bmdb.delete_takeover_jobs($1, $2)", [attempt.jobId, attempt.machineId]);
   if (onRecord === "ours") {
     await recordEnd(tx, attempt, { event: "Finished" });
-    return { result: "started" };
+    return { result: "started", inserted: inserted.length === 1 };
   }
   await recordEnd(tx, attempt, {
     event: "Canceled",
     cause: "the machine has another agent key on record by now; this attempt's key was not stored",
   });
   return { result: "already_started" };
+}
+
+/** Whether an uncertain commit of this attempt's `finish` was carried out, whatever became of the key since. */
+export async function wasFinished(tx: Tx, attempt: Attempt): Promise<boolean> {
+  const rows = await tx.query(
+    `select from bmdb.work_history
+     where machine_id = $1 and session_id = $2 and job_id = $3 and event = 'Finished'`,
+    [attempt.machineId, attempt.sessionId, attempt.jobId],
+  );
+  return rows.length > 0;
 }
 
 async function stillProvidedAs(tx: Tx, machineId: string, harvest: Harvest): Promise<boolean> {

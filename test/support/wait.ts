@@ -1,0 +1,35 @@
+import { setTimeout as delay } from "node:timers/promises";
+
+/** Polls until `condition` gives something true, and gives it; fails naming `what` at the deadline. */
+export async function waitFor<T>(
+  what: string,
+  condition: () => T | Promise<T>,
+  deadlineMs = 10_000,
+): Promise<NonNullable<T>> {
+  const deadline = Date.now() + deadlineMs;
+  for (;;) {
+    const result = await condition();
+    if (result) {
+      return result;
+    }
+    if (Date.now() > deadline) {
+      throw new Error(`not within ${deadlineMs / 1000} s: ${what}`);
+    }
+    await delay(20);
+  }
+}
+
+/** Fails naming `what` where `promise` is not settled in time. */
+export async function within<T>(what: string, deadlineMs: number, promise: Promise<T>): Promise<T> {
+  const timer = new AbortController();
+  try {
+    return await Promise.race([
+      promise,
+      delay(deadlineMs, undefined, { signal: timer.signal }).then(() => {
+        throw new Error(`not within ${deadlineMs / 1000} s: ${what}`);
+      }),
+    ]);
+  } finally {
+    timer.abort();
+  }
+}
