@@ -3,15 +3,6 @@ import { type FailureCode, type Step, TakeoverError } from "../src/errors.js";
 import type { TakeoverHooks } from "../src/takeover/pipeline.js";
 import type { TakeoverWorker } from "./takeover-worker.js";
 
-/** The worker stops, and this attempt's grace is over. */
-export class ShuttingDown extends Error {
-  override readonly name = "ShuttingDown";
-
-  constructor() {
-    super("the worker shut down while the attempt ran");
-  }
-}
-
 /** Watches over one attempt: that its lock is still there, that its time is not up, which step runs. */
 export interface AttemptWatch {
   /** Aborts when the lock's connection is lost, the attempt's time is up, or the worker stops. */
@@ -47,7 +38,7 @@ export function watchAttempt(tx: Tx, worker: TakeoverWorker): AttemptWatch {
   }, PING_PERIOD_MS);
   const deadline = setTimeout(() => aborter.abort(timeIsUp), worker.attemptTimeoutMs);
   // By hand and not AbortSignal.any: that keeps a reference in the worker's signal, which outlives us.
-  const stopFollowing = [tx.lost, worker.shutdown].map((source) => follow(source, aborter));
+  const stopFollowing = [tx.lost, worker.interrupt].map((source) => follow(source, aborter));
 
   return {
     signal: aborter.signal,

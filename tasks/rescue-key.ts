@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type pg from "pg";
 import { wasFinished } from "../src/bmdb/finish.js";
 import type { Attempt } from "../src/bmdb/history.js";
+import type { Pools } from "../src/bmdb/pools.js";
 import { type Tx, withTransaction } from "../src/bmdb/transaction.js";
 
 /** The key could not be stored within the deadline; the cause is the last try's. */
@@ -26,14 +26,14 @@ const TRY_MS = 30_000;
  * @throws KeyLost after two minutes
  */
 export async function rescueKey<T>(
-  pool: pg.Pool,
+  pools: Pools,
   attempt: Attempt,
   settle: (tx: Tx) => Promise<T>,
 ): Promise<T | "was_committed"> {
   const deadline = Date.now() + DEADLINE_MS;
   for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(LONGEST_PAUSE_MS, pause * 2)) {
     try {
-      return await withTransaction(pool, { longestMs: TRY_MS }, async (tx) =>
+      return await withTransaction(pools.transactions, { longestMs: TRY_MS }, async (tx) =>
         (await wasFinished(tx, attempt)) ? "was_committed" : settle(tx),
       );
     } catch (error) {

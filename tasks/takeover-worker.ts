@@ -10,10 +10,15 @@ export interface TakeoverWorker {
   readonly metrics: Metrics;
   readonly log: Logger;
   readonly attemptTimeoutMs: number;
-  /** Aborted, with ShuttingDown as its reason, when attempts must not run on. */
-  readonly shutdown: AbortSignal;
+  /** Aborted, with Interrupted as its reason, when attempts must not run on. */
+  readonly interrupt: AbortSignal;
   /** The session as it is now: a worker whose session was lost has another. */
   sessionId(): string;
   /** The steps: takeOver of src/takeover/pipeline.ts with this worker's settings. */
   takeOver(machine: ClaimedMachine, hooks: TakeoverHooks, signal: AbortSignal): Promise<TakenOver>;
+}
+
+/** The worker cannot let an attempt run on: nobody's failure. The message says why. */
+export class Interrupted extends Error {
+  override readonly name = "Interrupted";
 }

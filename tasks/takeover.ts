@@ -12,9 +12,9 @@ import { describe, Snooze, TakeoverError } from "../src/errors.js";
 import type { TakenOver } from "../src/takeover/pipeline.js";
 import type { Logger } from "../src/telemetry/logger.js";
 import type { AttemptEnd } from "../src/telemetry/metrics.js";
-import { type AttemptWatch, ShuttingDown, watchAttempt } from "./attempt-watch.js";
+import { type AttemptWatch, watchAttempt } from "./attempt-watch.js";
 import { KeyLost, rescueKey } from "./rescue-key.js";
-import type { TakeoverWorker } from "./takeover-worker.js";
+import { Interrupted, type TakeoverWorker } from "./takeover-worker.js";
 
 /** How a job ended, for the metrics and the log. */
 type Ended = Omit<AttemptEnd, "seconds">;
@@ -32,7 +32,11 @@ export function takeoverTask(worker: TakeoverWorker): Task {
   return async (payload, { job }) => {
     const machineId = machineIdOf(payload);
     attempts += 1;
-    const log = worker.log.child({ jobId: job.id, attempt: attempts, ...(machineId && { machineId }) });
+    const log = worker.log.child({
+      jobId: job.id,
+      attempt: attempts,
+      ...(machineId && { machineId }),
+    });
     if (machineId === undefined) {
       // Whoever added it by hand sees it gone from the queue, and why in the log; the library deletes it.
       log.error({}, 'a takeover job was dropped: its payload has no "machineId" that is a UUID');
@@ -50,7 +54,11 @@ export function takeoverTask(worker: TakeoverWorker): Task {
       const seconds = (performance.now() - begun) / 1000;
       worker.metrics.attemptEnded({ ...ended, seconds });
       log.debug(
-        { outcome: ended.outcome, provider: ended.provider, durationMs: Math.round(seconds * 1000) },
+        {
+          outcome: ended.outcome,
+          provider: ended.provider,
+          durationMs: Math.round(seconds * 1000),
+        },
         "job ended",
       );
     }
@@ -77,7 +85,7 @@ async function attemptTakeover(
   let provider = "other";
   const reached: { taken?: { machine: ClaimedMachine; over: TakenOver } } = {};
   try {
-    return await withTransaction(worker.pools.attempts, limits, async (tx) => {
+    return await withTransaction(worker.pools.transactions, limits, async (tx) => {
       const claim = await claimMachine(tx, machineId);
       const machine = await claimed(tx, claim, job);
       if (machine === undefined) {
@@ -100,7 +108,7 @@ async function attemptTakeover(
     });
   } catch (error) {
     if (error instanceof MachineLocked) {
-      await withTransaction(worker.pools.attempts, limits, (tx) =>
+      await withTransaction(worker.pools.transactions, limits, (tx) =>
         postpone(tx, attempt, conflictDelaySeconds()),
       );
       return { outcome: "conflict", provider };
@@ -207,10 +215,10 @@ async function endWithoutKey(
     worker.log.info({ provider, retryInMs: failure.seconds * 1000 }, `snoozed: ${cause}`);
     return { outcome: "snoozed", provider };
   }
-  if (failure instanceof ShuttingDown) {
+  if (failure instanceof Interrupted) {
     await recordEnd(tx, attempt, { event: "Canceled", cause: failure.message });
     await postpone(tx, attempt, 0);
-    worker.log.info({ provider, step: watch.step() }, "put off: the worker shuts down");
+    worker.log.info({ provider, step: watch.step() }, `put off: ${failure.message}`);
     return { outcome: "canceled", provider };
   }
   throw error;
@@ -247,7 +255,7 @@ async function rescue(
     "the agent answered but its key may not be stored: trying again on a new connection",
   );
   try {
-    const ended = await rescueKey(worker.pools.attempts, attempt, (tx) =>
+    const ended = await rescueKey(worker.pools, attempt, (tx) =>
       settle(tx, worker, attempt, machine, over),
     );
     if (ended === "was_committed") {
@@ -285,10 +293,9 @@ async function cancelOnFreshConnection(
   } else {
     worker.log.error({ provider, err: error }, "put off: an unforeseen error");
   }
-  await withTransaction(worker.pools.attempts, { longestMs: FINISH_MS }, async (tx) => {
+  await withTransaction(worker.pools.transactions, { longestMs: FINISH_MS }, async (tx) => {
     await recordEnd(tx, attempt, { event: "Canceled", cause });
     await postpone(tx, attempt, conflictDelaySeconds());
   });
   return { outcome: "canceled", provider };
 }
-

@@ -72,9 +72,7 @@ export async function claimMachine(tx: Tx, machineId: string): Promise<Claim> {
   if (started) {
     return { state: "started", provider: row.provider };
   }
-  return barred
-    ? { state: "not_eligible", provider: row.provider }
-    : { state: "backoff", machine };
+  return barred ? { state: "not_eligible", provider: row.provider } : { state: "backoff", machine };
 }
 
 interface ClaimRow extends ClaimedMachine {

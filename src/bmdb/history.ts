@@ -12,7 +12,12 @@ export interface Attempt {
 
 export type End =
   | { readonly event: "Finished" }
-  | { readonly event: "Failed"; readonly code: FailureCode; readonly step: Step; readonly cause: string }
+  | {
+      readonly event: "Failed";
+      readonly code: FailureCode;
+      readonly step: Step;
+      readonly cause: string;
+    }
   | { readonly event: "Canceled"; readonly cause: string };
 
 /**

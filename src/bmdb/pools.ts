@@ -5,7 +5,7 @@ import pg from "pg";
  * attempt, and a small one for graphile-worker, heartbeats, history, the sweep and the rescue of keys.
  */
 export interface Pools {
-  readonly attempts: pg.Pool;
+  readonly transactions: pg.Pool;
   readonly queue: pg.Pool;
   end(): Promise<void>;
 }
@@ -36,7 +36,7 @@ export function createPools(options: {
     keepAliveInitialDelayMillis: 10_000,
     query_timeout: QUERY_TIMEOUT_MS,
   };
-  const attempts = new pg.Pool({
+  const transactions = new pg.Pool({
     ...common,
     application_name: "takeover attempt",
     max: options.concurrency,
@@ -48,16 +48,16 @@ export function createPools(options: {
     application_name: "takeover queue",
     max: QUEUE_CONNECTIONS,
   });
-  for (const pool of [attempts, queue]) {
+  for (const pool of [transactions, queue]) {
     pool.on("error", options.onError);
     // A client that dies while it is checked out emits on itself; nobody listening would end the process.
     pool.on("connect", (client) => client.on("error", () => undefined));
   }
   return {
-    attempts,
+    transactions,
     queue,
     end: async () => {
-      await Promise.all([attempts.end(), queue.end()]);
+      await Promise.all([transactions.end(), queue.end()]);
     },
   };
 }

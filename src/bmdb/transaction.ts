@@ -43,7 +43,9 @@ export async function withTransaction<T>(
   });
   const lost = new AbortController();
   const onLoss = (error: Error) => {
-    lost.abort(new LockLost(`the database connection was lost: ${error.message}`, { cause: error }));
+    lost.abort(
+      new LockLost(`the database connection was lost: ${error.message}`, { cause: error }),
+    );
   };
   client.on("error", onLoss);
   let broken: Error | undefined;
@@ -82,7 +84,9 @@ function transactionOn(client: pg.PoolClient, lost: AbortController): Tx {
       try {
         await Promise.race([client.query("select"), tooLate]);
       } catch (error) {
-        lost.abort(new LockLost(`the machine's lock may be lost: ${String(error)}`, { cause: error }));
+        lost.abort(
+          new LockLost(`the machine's lock may be lost: ${String(error)}`, { cause: error }),
+        );
         throw lost.signal.reason;
       } finally {
         clearTimeout(timer);
@@ -142,7 +146,10 @@ async function rollback(
   if (lost.aborted) {
     return lost.reason;
   }
-  if (error instanceof CommitUncertain || (error instanceof DatabaseTrouble && !sqlState(error.cause))) {
+  if (
+    error instanceof CommitUncertain ||
+    (error instanceof DatabaseTrouble && !sqlState(error.cause))
+  ) {
     return error;
   }
   try {

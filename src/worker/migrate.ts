@@ -1,4 +1,4 @@
-import { Logger as QueueLogger, makeWorkerUtils } from "graphile-worker";
+import { makeWorkerUtils, Logger as QueueLogger } from "graphile-worker";
 import { runner } from "node-pg-migrate";
 import pg from "pg";
 import { DatabaseUnusable } from "../config/exit.js";

@@ -84,16 +84,19 @@ describe("the triggers", () => {
     ["ssh_user", "'admin'", 1, 1],
     ["provider_location", "'elsewhere'", 0, 1],
     ["provider_ip_address", "provider_ip_address", 0, 1],
-  ])("on a change of %s to %s enqueue %i job and keep %i host key", async (column, value, jobCount, hostKeys) => {
-    await database.query(PROVIDE(1));
-    await clearJobs();
-    await database.query(
-      "insert into bmdb.machine_ssh_host_key (machine_id, host_key) select machine_id, 'ssh-ed25519 AAAA' from bmdb.machines",
-    );
-    await database.query(`update bmdb.machine_provided set ${column} = ${value}`);
-    expect(await jobs()).toHaveLength(jobCount);
-    expect(await database.query("select from bmdb.machine_ssh_host_key")).toHaveLength(hostKeys);
-  });
+  ])(
+    "on a change of %s to %s enqueue %i job and keep %i host key",
+    async (column, value, jobCount, hostKeys) => {
+      await database.query(PROVIDE(1));
+      await clearJobs();
+      await database.query(
+        "insert into bmdb.machine_ssh_host_key (machine_id, host_key) select machine_id, 'ssh-ed25519 AAAA' from bmdb.machines",
+      );
+      await database.query(`update bmdb.machine_provided set ${column} = ${value}`);
+      expect(await jobs()).toHaveLength(jobCount);
+      expect(await database.query("select from bmdb.machine_ssh_host_key")).toHaveLength(hostKeys);
+    },
+  );
 
   test("on the deletion of a started agent's row enqueue that machine", async () => {
     await database.query(PROVIDE(2));

@@ -6,9 +6,8 @@ import { createPools, type Pools } from "../../src/bmdb/pools.js";
 import type { TakenOver, TakeoverHooks } from "../../src/takeover/pipeline.js";
 import { createLogger } from "../../src/telemetry/logger.js";
 import { createMetrics, type Metrics } from "../../src/telemetry/metrics.js";
-import { ShuttingDown } from "../../tasks/attempt-watch.js";
 import { takeoverTask } from "../../tasks/takeover.js";
-import type { TakeoverWorker } from "../../tasks/takeover-worker.js";
+import { Interrupted, type TakeoverWorker } from "../../tasks/takeover-worker.js";
 import { createDatabase, type TestDatabase } from "./postgres.js";
 
 /** The steps of an attempt, scripted: what stands between the claim and the commit. */
@@ -43,7 +42,9 @@ export interface Scene {
   readonly metrics: Metrics;
   readonly log: string[];
   /** Inserts a provided machine; gives its id. */
-  provide(row?: Partial<{ provider: string; providerId: string; address: string }>): Promise<string>;
+  provide(
+    row?: Partial<{ provider: string; providerId: string; address: string }>,
+  ): Promise<string>;
   /** Locks the machine's next due job as graphile-worker does. */
   pick(machineId: string, poolId?: string): Promise<Job>;
   /** Runs the task on a locked job, then completes the job as the library does, late or not. */
@@ -70,7 +71,9 @@ export interface JobRow {
 }
 
 export async function createScene(
-  options: Partial<Pick<TakeoverWorker, "attemptTimeoutMs">> & { url?: (url: string) => string } = {},
+  options: Partial<Pick<TakeoverWorker, "attemptTimeoutMs">> & {
+    url?: (url: string) => string;
+  } = {},
 ): Promise<Scene> {
   const database = await createDatabase();
   const workerUrl = await database.urlAs("takeover_worker");
@@ -92,7 +95,7 @@ export async function createScene(
       destination: { write: (line) => void log.push(line) },
     }),
     attemptTimeoutMs: options.attemptTimeoutMs ?? 60_000,
-    shutdown: shutdown.signal,
+    interrupt: shutdown.signal,
     sessionId: () => sessionId,
   };
 
@@ -145,7 +148,7 @@ export async function createScene(
     async attempt(machineId, steps) {
       await scene.run(await scene.pick(machineId), steps);
     },
-    shutDown: () => shutdown.abort(new ShuttingDown()),
+    shutDown: () => shutdown.abort(new Interrupted("the worker shuts down")),
     jobs: (machineId) =>
       database.query<JobRow & Record<string, unknown>>(
         `select job_id::text as id, job_key as key, locked_at is not null as locked,
@@ -162,10 +165,11 @@ export async function createScene(
       return rows.map(({ event, code }) => (code === null ? event : `${event} ${code}`));
     },
     async status(machineId) {
-      const [row] = await database.query<{ state: string; code: string | null; cause: string | null }>(
-        "select state, code, cause from bmdb.machine_status where machine_id = $1",
-        [machineId],
-      );
+      const [row] = await database.query<{
+        state: string;
+        code: string | null;
+        cause: string | null;
+      }>("select state, code, cause from bmdb.machine_status where machine_id = $1", [machineId]);
       if (row === undefined) {
         throw new Error(`machine ${machineId} has no status`);
       }

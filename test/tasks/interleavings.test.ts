@@ -4,7 +4,14 @@ import { claimMachine } from "../../src/bmdb/claim.js";
 import { postpone } from "../../src/bmdb/postpone.js";
 import { withTransaction } from "../../src/bmdb/transaction.js";
 import { TakeoverError } from "../../src/errors.js";
-import { answers, createScene, expectAtRest, type Scene, type Steps, takenOver } from "../support/scene.js";
+import {
+  answers,
+  createScene,
+  expectAtRest,
+  type Scene,
+  type Steps,
+  takenOver,
+} from "../support/scene.js";
 import { waitFor, within } from "../support/wait.js";
 
 // What other programs, operators and workers do while an attempt runs: docs of the design call them
@@ -42,7 +49,10 @@ describe("times", () => {
   test("a backoff counts from the end of the attempt, not from the begin of its transaction", async () => {
     vi.spyOn(Math, "random").mockReturnValue(0.5);
     const machineId = await scene.provide();
-    await scene.attempt(machineId, failsAfter(() => scene.database.query("select pg_sleep(1.5)")));
+    await scene.attempt(
+      machineId,
+      failsAfter(() => scene.database.query("select pg_sleep(1.5)")),
+    );
     const [row] = await scene.database.query<{ seconds: number }>(
       `select extract(epoch from until - at)::float8 as seconds
        from bmdb.work_backoff join bmdb.work_history using (machine_id) where event = 'Failed'`,
@@ -53,9 +63,12 @@ describe("times", () => {
   test("a worker that comes late with a short delay does not bring a backoff's job forward", async () => {
     const machineId = await scene.provide();
     const job = await scene.pick(machineId);
-    await scene.run(job, failsAfter(async () => {}));
+    await scene.run(
+      job,
+      failsAfter(async () => {}),
+    );
     const [before] = await scene.jobs(machineId);
-    await withTransaction(scene.pools.attempts, { longestMs: 5_000 }, (tx) =>
+    await withTransaction(scene.pools.transactions, { longestMs: 5_000 }, (tx) =>
       postpone(tx, { machineId, jobId: job.id }, 5),
     );
     const [after] = await scene.jobs(machineId);
@@ -137,8 +150,16 @@ describe("a hold set during an attempt", () => {
 describe("an operator's open transaction does not keep a key from being stored", () => {
   test.each([
     ["asked for the machine", "select bmdb.enqueue_takeover($1)", undefined],
-    ["asked for it and then wants its row", "select bmdb.enqueue_takeover($1)", "select from bmdb.machines where machine_id = $1 for update"],
-    ["asked for it and then deletes its row", "select bmdb.enqueue_takeover($1)", "delete from bmdb.machines where machine_id = $1"],
+    [
+      "asked for it and then wants its row",
+      "select bmdb.enqueue_takeover($1)",
+      "select from bmdb.machines where machine_id = $1 for update",
+    ],
+    [
+      "asked for it and then deletes its row",
+      "select bmdb.enqueue_takeover($1)",
+      "delete from bmdb.machines where machine_id = $1",
+    ],
     ["held it", "select bmdb.hold_takeover($1, 'r')", undefined],
   ])("that %s", async (_name, first, then) => {
     const machineId = await scene.provide();
@@ -181,7 +202,7 @@ describe("an operator's open transaction does not keep a key from being stored",
 describe("what the claim sees", () => {
   test("a key that was committed between the lock and the read", async () => {
     const machineId = await scene.provide();
-    const claim = await withTransaction(scene.pools.attempts, { longestMs: 5_000 }, (tx) =>
+    const claim = await withTransaction(scene.pools.transactions, { longestMs: 5_000 }, (tx) =>
       claimMachine(
         {
           ...tx,
@@ -206,7 +227,7 @@ describe("what the claim sees", () => {
     await scene.close();
     scene = await createScene();
     await hostile("default_transaction_isolation", "repeatable read");
-    const [row] = await withTransaction(scene.pools.attempts, { longestMs: 5_000 }, (tx) =>
+    const [row] = await withTransaction(scene.pools.transactions, { longestMs: 5_000 }, (tx) =>
       tx.query("select current_setting('transaction_isolation') as level"),
     );
     expect(row).toEqual({ level: "read committed" });
@@ -218,7 +239,12 @@ describe("what the claim sees", () => {
   ])("an attempt outlives the server's %s", async (setting, value) => {
     await hostile(setting, value);
     const machineId = await scene.provide();
-    await scene.attempt(machineId, succeedsAfter(() => scene.database.query("set transaction_timeout = 0; select pg_sleep(1.6)")));
+    await scene.attempt(
+      machineId,
+      succeedsAfter(() =>
+        scene.database.query("set transaction_timeout = 0; select pg_sleep(1.6)"),
+      ),
+    );
     expect(await scene.outcomes()).toEqual({ started: 1 });
   });
 
@@ -249,8 +275,11 @@ describe("asked for during an attempt that fails", () => {
       machineId,
       failsAfter(() => operator.query("select bmdb.enqueue_takeover($1)", [machineId])),
     );
-    await waitFor("the failure waits for the operator", async () =>
-      (await scene.database.query("select from pg_stat_activity where wait_event_type = 'Lock'")).length > 0,
+    await waitFor(
+      "the failure waits for the operator",
+      async () =>
+        (await scene.database.query("select from pg_stat_activity where wait_event_type = 'Lock'"))
+          .length > 0,
     );
     await operator.query("commit");
     operator.release();
@@ -266,7 +295,10 @@ describe("an address that is corrected", () => {
 
   test("while a backoff is in force is tried at once", async () => {
     const machineId = await scene.provide();
-    await scene.attempt(machineId, failsAfter(async () => {}));
+    await scene.attempt(
+      machineId,
+      failsAfter(async () => {}),
+    );
     await correct(machineId);
     await scene.attempt(machineId, async (machine) => {
       expect(machine.address).toBe("192.0.2.2");
@@ -298,14 +330,16 @@ describe("an address that is corrected", () => {
     const attempt = scene.attempt(
       machineId,
       failsAfter(() =>
-        operator.query(
-          "update bmdb.machine_provided set ssh_port = 2222 where machine_id = $1",
-          [machineId],
-        ),
+        operator.query("update bmdb.machine_provided set ssh_port = 2222 where machine_id = $1", [
+          machineId,
+        ]),
       ),
     );
-    await waitFor("the failure waits for the operator", async () =>
-      (await scene.database.query("select from pg_stat_activity where wait_event_type = 'Lock'")).length > 0,
+    await waitFor(
+      "the failure waits for the operator",
+      async () =>
+        (await scene.database.query("select from pg_stat_activity where wait_event_type = 'Lock'"))
+          .length > 0,
     );
     await operator.query("commit");
     operator.release();
@@ -324,10 +358,10 @@ describe("a machine provided anew, or no longer, during an attempt", () => {
       machineId,
       succeedsAfter(
         (id) =>
-          scene.database.query("update bmdb.machine_provided set provider_id = $2 where machine_id = $1", [
-            id,
-            randomUUID(),
-          ]),
+          scene.database.query(
+            "update bmdb.machine_provided set provider_id = $2 where machine_id = $1",
+            [id, randomUUID()],
+          ),
         key,
       ),
     );
@@ -367,8 +401,14 @@ describe("a machine provided anew, or no longer, during an attempt", () => {
         deleted = scene.database
           .query("delete from bmdb.machines where machine_id = $1", [machineId])
           .catch((error: Error) => error);
-        await waitFor("the deletion waits", async () =>
-          (await scene.database.query("select from pg_stat_activity where wait_event_type = 'Lock'")).length > 0,
+        await waitFor(
+          "the deletion waits",
+          async () =>
+            (
+              await scene.database.query(
+                "select from pg_stat_activity where wait_event_type = 'Lock'",
+              )
+            ).length > 0,
         );
       }),
     );

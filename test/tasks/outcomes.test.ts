@@ -82,23 +82,26 @@ describe("a failure", () => {
     ["TAKEOVER_DIAL_REFUSED", 60],
     ["TAKEOVER_LOCATE_NO_ADDRESS", 30],
     ["TAKEOVER_DIAL_HOST_KEY_CHANGED", 3600],
-  ] as const)("%s backs off for the seed's %d s and leaves one job for its end", async (code, seconds) => {
-    const machineId = await scene.provide();
-    await scene.attempt(machineId, failsWith(code, "what was seen"));
-    expect(await scene.history(machineId)).toEqual(["Started", `Failed ${code}`]);
-    expect(await scene.status(machineId)).toEqual({
-      state: "backoff",
-      code,
-      cause: "what was seen",
-    });
-    const backoff = await scene.backoffSeconds(machineId);
-    expect(backoff).toBeGreaterThan(seconds * 0.9 - 1);
-    expect(backoff).toBeLessThan(seconds * 1.1);
-    const [job] = await scene.jobs(machineId);
-    expect(job?.dueIn).toBeCloseTo(backoff ?? 0, 0);
-    await expectAtRest(scene, machineId);
-    expect(await scene.outcomes()).toEqual({ failed: 1 });
-  });
+  ] as const)(
+    "%s backs off for the seed's %d s and leaves one job for its end",
+    async (code, seconds) => {
+      const machineId = await scene.provide();
+      await scene.attempt(machineId, failsWith(code, "what was seen"));
+      expect(await scene.history(machineId)).toEqual(["Started", `Failed ${code}`]);
+      expect(await scene.status(machineId)).toEqual({
+        state: "backoff",
+        code,
+        cause: "what was seen",
+      });
+      const backoff = await scene.backoffSeconds(machineId);
+      expect(backoff).toBeGreaterThan(seconds * 0.9 - 1);
+      expect(backoff).toBeLessThan(seconds * 1.1);
+      const [job] = await scene.jobs(machineId);
+      expect(job?.dueIn).toBeCloseTo(backoff ?? 0, 0);
+      await expectAtRest(scene, machineId);
+      expect(await scene.outcomes()).toEqual({ failed: 1 });
+    },
+  );
 
   test("that follows another backs off longer, and an ask sets it back", async () => {
     const machineId = await scene.provide();
@@ -232,9 +235,17 @@ describe("a job with nothing to do ends, and leaves no trace in the history", ()
   const insertKey = "insert into bmdb.machine_agent_started (machine_id, agent_public_key)";
   test.each([
     ["held", "select bmdb.hold_takeover($1, 'being repaired')", "held"],
-    ["paused", "insert into bmdb.provider_pause select provider, 'r' from bmdb.machine_provided where machine_id = $1", "paused"],
+    [
+      "paused",
+      "insert into bmdb.provider_pause select provider, 'r' from bmdb.machine_provided where machine_id = $1",
+      "paused",
+    ],
     ["started by hand", `${insertKey} values ($1, decode(repeat('ab', 32), 'hex'))`, "started"],
-    ["no longer provided", "delete from bmdb.machine_provided where machine_id = $1", "not_provided"],
+    [
+      "no longer provided",
+      "delete from bmdb.machine_provided where machine_id = $1",
+      "not_provided",
+    ],
   ])("for a machine that is %s", async (_name, statement, state) => {
     const machineId = await scene.provide();
     const job = await scene.pick(machineId);
@@ -318,9 +329,10 @@ describe("what operators ask", () => {
   test("a job added by hand without key starts a machine in backoff too, and leaves no job", async () => {
     const machineId = await scene.provide();
     await scene.attempt(machineId, failsWith("TAKEOVER_DIAL_REFUSED"));
-    await scene.database.query("select graphile_worker.add_job('takeover', json_build_object('machineId', $1::text))", [
-      machineId,
-    ]);
+    await scene.database.query(
+      "select graphile_worker.add_job('takeover', json_build_object('machineId', $1::text))",
+      [machineId],
+    );
     await scene.attempt(machineId, answers());
     expect(await scene.agentKey(machineId)).toBeDefined();
     expect(await scene.database.query("select from graphile_worker.jobs")).toEqual([]);
@@ -338,9 +350,10 @@ describe("what operators ask", () => {
       machineId,
     ]);
     expect(asked).toEqual({ took: false });
-    await scene.database.query("select graphile_worker.add_job('takeover', json_build_object('machineId', $1::text))", [
-      machineId,
-    ]);
+    await scene.database.query(
+      "select graphile_worker.add_job('takeover', json_build_object('machineId', $1::text))",
+      [machineId],
+    );
     await scene.attempt(machineId, neverCalled);
     expect(await scene.jobs(machineId)).toMatchObject(before.map(({ id }) => ({ id })));
   });

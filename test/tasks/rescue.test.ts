@@ -3,7 +3,14 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { finish } from "../../src/bmdb/finish.js";
 import { withTransaction } from "../../src/bmdb/transaction.js";
 import { createPostgresProxy, type PostgresProxy } from "../support/postgres-proxy.js";
-import { answers, createScene, expectAtRest, HOST_KEY, type Scene, takenOver } from "../support/scene.js";
+import {
+  answers,
+  createScene,
+  expectAtRest,
+  HOST_KEY,
+  type Scene,
+  takenOver,
+} from "../support/scene.js";
 import { waitFor, within } from "../support/wait.js";
 
 // Once the agent has replied its key exists nowhere but in the worker: it must reach the database.
@@ -106,36 +113,42 @@ test("a key that was rescued is not stored again once an operator asked for a re
 test.each([
   ["commits", "commit", "already_started"],
   ["is rolled back", "rollback", "started"],
-])("beside a half-dead backend's insert a rescue waits, and learns the truth when that %s", async (_name, end, result) => {
-  const machineId = await scene.provide();
-  const [row] = await scene.database.query<{ provider_id: string }>(
-    "select provider_id from bmdb.machine_provided",
-  );
-  const halfDead = await scene.database.pool.connect();
-  await halfDead.query("begin");
-  await halfDead.query(
-    "insert into bmdb.machine_agent_started (machine_id, agent_public_key) values ($1, $2)",
-    [machineId, randomBytes(32)],
-  );
-  const rescue = withTransaction(scene.pools.attempts, { longestMs: 10_000 }, (tx) =>
-    finish(
-      tx,
-      { machineId, jobId: "0", sessionId: "00000000-0000-4000-8000-000000000000" },
-      {
-        agentKey: randomBytes(32),
-        hostKey: HOST_KEY,
-        provider: "static",
-        providerId: row?.provider_id ?? "",
-      },
-    ),
-  );
-  await waitFor("the rescue waits", async () =>
-    (await scene.database.query("select from pg_stat_activity where wait_event_type = 'Lock'")).length > 0,
-  );
-  await halfDead.query(end);
-  halfDead.release();
-  expect(await rescue).toMatchObject({ result });
-});
+])(
+  "beside a half-dead backend's insert a rescue waits, and learns the truth when that %s",
+  async (_name, end, result) => {
+    const machineId = await scene.provide();
+    const [row] = await scene.database.query<{ provider_id: string }>(
+      "select provider_id from bmdb.machine_provided",
+    );
+    const halfDead = await scene.database.pool.connect();
+    await halfDead.query("begin");
+    await halfDead.query(
+      "insert into bmdb.machine_agent_started (machine_id, agent_public_key) values ($1, $2)",
+      [machineId, randomBytes(32)],
+    );
+    const rescue = withTransaction(scene.pools.transactions, { longestMs: 10_000 }, (tx) =>
+      finish(
+        tx,
+        { machineId, jobId: "0", sessionId: "00000000-0000-4000-8000-000000000000" },
+        {
+          agentKey: randomBytes(32),
+          hostKey: HOST_KEY,
+          provider: "static",
+          providerId: row?.provider_id ?? "",
+        },
+      ),
+    );
+    await waitFor(
+      "the rescue waits",
+      async () =>
+        (await scene.database.query("select from pg_stat_activity where wait_event_type = 'Lock'"))
+          .length > 0,
+    );
+    await halfDead.query(end);
+    halfDead.release();
+    expect(await rescue).toMatchObject({ result });
+  },
+);
 
 test("the lock's connection lost while the steps run: they are aborted at once, the machine is not blamed", async () => {
   const machineId = await scene.provide();

@@ -1,0 +1,90 @@
+import type pg from "pg";
+import { pruneHistory } from "../bmdb/history.js";
+import { HEARTBEAT_SECONDS, keepSession, type Session } from "../bmdb/session.js";
+import { SWEEP_BATCH, sweepTakeovers } from "../bmdb/sweep.js";
+import type { LimitedLogger } from "../telemetry/limited-logger.js";
+
+/** What every worker does beside its jobs, any of them for all. Nothing here may end a worker. */
+export interface Upkeep {
+  stop(): void;
+}
+
+const SWEEP_EVERY_MS = 60_000;
+/** Enough for a million machines a minute; what is left is the next minute's. */
+const MOST_BATCHES = 2_000;
+const PRUNE_BATCH = 1_000;
+
+/** Keeps the session alive every 4 s; sweeps, and prunes the history, every minute. */
+export function startUpkeep(options: {
+  readonly queue: pg.Pool;
+  readonly session: () => Session;
+  readonly historyRetentionMs: number;
+  readonly log: LimitedLogger;
+}): Upkeep {
+  const { queue, log } = options;
+  const stopped = new AbortController();
+
+  const heartbeat = () => keepSession(queue, options.session());
+  const sweep = async () => {
+    let put = 0;
+    for (let batch = 0; batch < MOST_BATCHES && !stopped.signal.aborted; batch++) {
+      const count = await sweepTakeovers(queue);
+      put += count;
+      if (count < SWEEP_BATCH) {
+        break;
+      }
+    }
+    if (put > 0) {
+      log.log("info", "sweep", { component: "sweep", count: put }, "put machines that were missed");
+    }
+  };
+  const prune = async () => {
+    while (!stopped.signal.aborted) {
+      if ((await pruneHistory(queue, options.historyRetentionMs, PRUNE_BATCH)) < PRUNE_BATCH) {
+        break;
+      }
+    }
+  };
+
+  const timers = [
+    every(HEARTBEAT_SECONDS * 1000, "heartbeat", heartbeat),
+    every(SWEEP_EVERY_MS, "sweep", async () => {
+      await sweep();
+      await prune();
+    }),
+  ];
+
+  /** Never two runs at once: a slow database gets less to do, not more. */
+  function every(periodMs: number, name: string, act: () => Promise<void>): NodeJS.Timeout {
+    let busy = false;
+    return setInterval(() => {
+      if (busy) {
+        return;
+      }
+      busy = true;
+      act()
+        .catch((error: unknown) => {
+          if (!stopped.signal.aborted) {
+            log.log(
+              "warn",
+              name,
+              { component: name, err: error },
+              `the ${name} failed; it is repeated`,
+            );
+          }
+        })
+        .finally(() => {
+          busy = false;
+        });
+    }, periodMs);
+  }
+
+  return {
+    stop() {
+      stopped.abort();
+      for (const timer of timers) {
+        clearInterval(timer);
+      }
+    },
+  };
+}
