@@ -1,12 +1,14 @@
 import { execFile } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { writeNodeAgent } from "../support/node-agent.js";
+import { freshPublicKey } from "../support/agents.js";
+import { writeKeyedAgent, writeNodeAgent } from "../support/journaling-agents.js";
 import { createDatabase, type TestDatabase } from "../support/postgres.js";
 import { describeWithSshd, freePort, SSH_USER, type Sshd, startSshd } from "../support/sshd.js";
 import { waitFor } from "../support/wait.js";
@@ -60,23 +62,19 @@ async function worker(...flags: string[]): Promise<WorkerProcess> {
   return started;
 }
 
-/** One statement, as an operator would type it. */
+/** Inserted in one statement, as an operator would. */
 async function provide(
   providerIds: readonly string[],
-  row: { port?: number } = {},
+  row: { port?: number; ids?: readonly string[] } = {},
 ): Promise<Map<string, string>> {
-  const rows = await database.query<{ machine_id: string; provider_id: string }>(
-    `with wanted as (select gen_random_uuid() as machine_id, id from unnest($1::text[]) as id),
-          new as (insert into bmdb.machines (machine_id) select machine_id from wanted)
-     select machine_id, id as provider_id from wanted`,
-    [providerIds],
-  );
+  const ids = row.ids ?? providerIds.map(() => randomUUID());
+  await database.query("insert into bmdb.machines (machine_id) select unnest($1::uuid[])", [ids]);
   await database.query(
     `insert into bmdb.machine_provided (machine_id, provider, provider_id, provider_ip_address, ssh_port)
      select machine_id, 'static', provider_id, '127.0.0.1', $3 from unnest($1::uuid[], $2::text[]) as m (machine_id, provider_id)`,
-    [rows.map((r) => r.machine_id), rows.map((r) => r.provider_id), row.port ?? sshd.port],
+    [ids, providerIds, row.port ?? sshd.port],
   );
-  return new Map(rows.map((r) => [r.provider_id, r.machine_id]));
+  return new Map(providerIds.map((providerId, n) => [providerId, ids[n] ?? ""]));
 }
 
 async function provideOne(
@@ -205,10 +203,25 @@ describeWithSshd("a machine that is inserted with SQL", () => {
 
 describeWithSshd("three workers", () => {
   test("take over 200 machines, each exactly once, sharing the work", async () => {
+    const held = path.join(folder, "keys");
+    await mkdir(held);
+    const expected = new Map<string, string>();
+    for (let n = 0; n < 200; n++) {
+      const [machineId, key] = [randomUUID(), freshPublicKey()];
+      expected.set(machineId, key.toString("hex"));
+      await writeFile(path.join(held, machineId), key);
+    }
+    await writeKeyedAgent(path.join(folder, "agent"), journal, held);
     const replicas = await Promise.all([worker(), worker(), worker()]);
-    const ids = [...(await provide(Array.from({ length: 200 }, (_, n) => `m${n}`))).values()];
+    const ids = [...expected.keys()];
+    await provide(
+      ids.map((_, n) => `m${n}`),
+      { ids },
+    );
     await waitFor("all keys are on record", async () => (await keys()).length === 200, 90_000);
-    expect(new Set((await keys()).map(({ key }) => key)).size).toBe(200);
+    expect(new Map((await keys()).map(({ machine_id, key }) => [machine_id, key]))).toEqual(
+      expected,
+    );
 
     const journaled = await runs();
     for (const machineId of ids) {

@@ -65,3 +65,28 @@ if (providerId === "exits") {
   );
   await chmod(file, 0o755);
 }
+
+/**
+ * The same in POSIX sh, at a fraction of the processor time: answers the key that lies ready in `keys` under
+ * the machine's id. The reply's length is a varint of two bytes.
+ */
+export async function writeKeyedAgent(file: string, journal: string, keys: string): Promise<void> {
+  await writeFile(
+    file,
+    `#!/bin/sh
+init=$(mktemp)
+cat >"$init"
+machine=$(grep -aoE '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}' "$init")
+echo "begin $machine 0" >>'${journal}'
+length=$(wc -c <"$init")
+printf '\\012'
+printf "\\\\$(printf %03o $((length % 128 + 128)))\\\\$(printf %03o $((length / 128)))"
+cat "$init"
+printf '\\022\\040'
+cat '${keys}'/"$machine"
+rm "$init"
+echo "end $machine 0" >>'${journal}'
+`,
+  );
+  await chmod(file, 0o755);
+}
