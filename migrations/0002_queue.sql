@@ -205,6 +205,7 @@ $$;
 create function bmdb.enqueue_takeover(machine uuid)
 returns boolean
 language sql
+security definer
 set search_path = pg_catalog, pg_temp
 as $$
   select bmdb.enqueue_takeovers(array[machine]) = 1;
