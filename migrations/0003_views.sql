@@ -1,6 +1,6 @@
 -- What operators look at.
 
--- What runs where: derived from the locked jobs, so it is true whatever crashed.
+-- What runs where: derived from the locked jobs and the sessions that live, so it is true whatever crashed.
 create view bmdb.work as
 select
   job.machine_id,
@@ -10,8 +10,8 @@ select
   job.job_id,
   job.locked_at as since
 from bmdb.takeover_jobs as job
-left join bmdb.sessions as session on session.pool_id = job.locked_by
-where job.locked_at is not null;
+join bmdb.sessions as session on session.pool_id = job.locked_by
+where job.locked_at is not null and session.deadline > clock_timestamp();
 
 -- One row per machine with its state, the last failure still in force, and the next attempt.
 create view bmdb.machine_status as
@@ -22,7 +22,7 @@ select
   case
     when provided.machine_id is null then 'not_provided'
     when facts.started then 'started'
-    when jobs.running then 'running'
+    when work.machine_id is not null then 'running'
     when facts.held then 'held'
     when facts.paused then 'paused'
     when facts.installed then 'installed'
@@ -46,11 +46,13 @@ left join bmdb.work_backoff as backoff
 left join (
   select
     job.machine_id,
-    bool_or(job.locked_at is not null) as running,
-    min(job.run_at) filter (where job.locked_at is null and job.retries_left) as next_run_at
+    min(job.run_at) as next_run_at
   from bmdb.takeover_jobs as job
+  where job.locked_at is null and job.retries_left
   group by job.machine_id
 ) as jobs on jobs.machine_id = machine.machine_id
+left join (select distinct running.machine_id from bmdb.work as running) as work
+  on work.machine_id = machine.machine_id
 left join lateral (
   select count(*) as attempts
   from bmdb.work_history as event

@@ -38,7 +38,11 @@ export async function recordStarted(queue: pg.Pool, attempt: Attempt): Promise<v
   }
 }
 
-/** The end of an attempt, with its duration since its 'Started'; nothing where that already has its end. */
+/**
+ * The end of an attempt, with its duration since its 'Started'. Nothing where it has its end already: what is
+ * repeated after an uncertain commit must not be written twice. Only a 'Canceled' is not the last word: it may
+ * be a reaper's, who took the worker for dead.
+ */
 export async function recordEnd(tx: Tx, attempt: Attempt, end: End): Promise<void> {
   await tx.query(
     `insert into bmdb.work_history
@@ -47,11 +51,17 @@ export async function recordEnd(tx: Tx, attempt: Attempt, end: End): Promise<voi
      from (
        select *
        from bmdb.work_history
-       where machine_id = $1 and session_id = $2 and job_id = $3
+       where machine_id = $1 and session_id = $2 and job_id = $3 and event = 'Started'
        order by history_id desc
        limit 1
-     ) as latest
-     where event = 'Started'`,
+     ) as started
+     where not exists (
+       select
+       from bmdb.work_history as ended
+       where ended.machine_id = $1 and ended.session_id = $2 and ended.job_id = $3
+         and ended.history_id > started.history_id
+         and (ended.event in ('Finished', 'Failed') or $4 = 'Canceled')
+     )`,
     [
       attempt.machineId,
       attempt.sessionId,

@@ -1,4 +1,5 @@
 import pg from "pg";
+import { IDLE_IN_TRANSACTION_MS, LOCK_MS, STATEMENT_MS } from "./limits.js";
 
 /**
  * Two pools, so that attempts which hold a connection for minutes cannot starve the queue: one connection per
@@ -35,6 +36,12 @@ export function createPools(options: {
     keepAlive: true,
     keepAliveInitialDelayMillis: 10_000,
     query_timeout: QUERY_TIMEOUT_MS,
+    // The server's defaults may be hostile: they must not decide how long our statements live, nor what
+    // they see. Given with the connection, these go before a database's and a role's.
+    statement_timeout: STATEMENT_MS,
+    lock_timeout: LOCK_MS,
+    idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
+    options: "-c default_transaction_isolation=read\\ committed -c idle_session_timeout=0",
   };
   const transactions = new pg.Pool({
     ...common,

@@ -129,7 +129,8 @@ async function checkRights(pool: pg.Pool): Promise<void> {
          'bmdb.put_takeover_jobs(uuid[],timestamptz[],boolean)',
          'bmdb.delete_takeover_job(bigint)',
          'bmdb.delete_takeover_jobs(bigint,uuid)',
-         'bmdb.sweep_takeovers()'
+         'bmdb.sweep_takeovers()',
+         'bmdb.reap_sessions()'
        ]) as function
        where not has_function_privilege(function, 'execute')
      )

@@ -13,14 +13,19 @@ export interface Session {
 export const HEARTBEAT_SECONDS = 4;
 const DEADLINE_SECONDS = 12;
 
-/** Registers the session, or moves its deadline on; a session that was reaped meanwhile is there again. */
-export async function keepSession(queue: pg.Pool, session: Session): Promise<void> {
-  await queue.query(
+/**
+ * Registers the session, or moves its deadline on. True where it was not there: at the start, and after it
+ * was reaped because no heartbeat came through for too long.
+ */
+export async function keepSession(queue: pg.Pool, session: Session): Promise<boolean> {
+  const { rows } = await queue.query<{ registered: boolean }>(
     `insert into bmdb.sessions
        (session_id, component_name, runtime_info, pool_id, interval_seconds, deadline)
      values ($1, $2, $3, $4, $5, clock_timestamp() + $6 * interval '1 second')
      on conflict (session_id) do update
-     set pool_id = excluded.pool_id, deadline = excluded.deadline`,
+     set pool_id = excluded.pool_id, deadline = excluded.deadline
+     -- xmax is 0 in a row that was inserted, not updated
+     returning xmax = 0 as registered`,
     [
       session.sessionId,
       session.componentName,
@@ -30,6 +35,13 @@ export async function keepSession(queue: pg.Pool, session: Session): Promise<voi
       DEADLINE_SECONDS,
     ],
   );
+  return rows[0]?.registered ?? false;
+}
+
+/** Frees what dead workers held; gives how many jobs. */
+export async function reapSessions(queue: pg.Pool): Promise<number> {
+  const { rows } = await queue.query<{ freed: number }>("select bmdb.reap_sessions() as freed");
+  return rows[0]?.freed ?? 0;
 }
 
 export async function endSession(queue: pg.Pool, sessionId: string): Promise<void> {

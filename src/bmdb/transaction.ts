@@ -1,5 +1,6 @@
 import type pg from "pg";
 import { CommitUncertain, DatabaseTrouble, LockLost, sqlState, trouble } from "./database-error.js";
+import { IDLE_IN_TRANSACTION_MS, LOCK_MS, STATEMENT_MS } from "./limits.js";
 
 /** A transaction, reachable only inside withTransaction's callback. */
 export interface Tx {
@@ -16,10 +17,6 @@ export interface TransactionLimits {
   readonly longestMs: number;
 }
 
-/** Above the ping's period, so that only a frozen or cut-off worker reaches it. */
-const IDLE_TIMEOUT_MS = 30_000;
-const STATEMENT_TIMEOUT_MS = 15_000;
-const LOCK_TIMEOUT_MS = 10_000;
 const PING_TIMEOUT_MS = 5_000;
 /** Postgres has transaction_timeout since 17. */
 const TRANSACTION_TIMEOUT_SINCE = 170_000;
@@ -103,9 +100,9 @@ async function begin(client: pg.PoolClient, limits: TransactionLimits): Promise<
   try {
     const results = (await client.query(
       `begin isolation level read committed read write;
-       set local idle_in_transaction_session_timeout = ${IDLE_TIMEOUT_MS};
-       set local statement_timeout = ${STATEMENT_TIMEOUT_MS};
-       set local lock_timeout = ${LOCK_TIMEOUT_MS};
+       set local idle_in_transaction_session_timeout = ${IDLE_IN_TRANSACTION_MS};
+       set local statement_timeout = ${STATEMENT_MS};
+       set local lock_timeout = ${LOCK_MS};
        select current_setting('transaction_isolation') as isolation,
               current_setting('server_version_num')::integer as version`,
     )) as unknown as pg.QueryResult[];

@@ -101,6 +101,7 @@ async function takeJobs(
     queue: pools.queue,
     session: () => session,
     historyRetentionMs: configuration.historyRetentionMs,
+    metrics,
     log,
   });
   logger.info(
@@ -145,8 +146,9 @@ async function takeJobs(
       health.stopping();
       logger.info({ signal: reasonOf(stop) }, "stopping: taking no more jobs");
       upkeep.stop();
-      await drain(runner, interrupt, configuration.shutdownGraceMs, context, log);
-      await bounded(endSession(pools.queue, session.sessionId), "ending the session", log);
+      if (await drain(runner, interrupt, configuration.shutdownGraceMs, context, log)) {
+        await bounded(endSession(pools.queue, session.sessionId), "ending the session", log);
+      }
       logger.info({}, "stopped");
       return;
     }
@@ -197,7 +199,8 @@ async function registerAnew(
 
 /**
  * Waits for the attempts that run, interrupts those that are left near the end of the grace, and waits for
- * their clean end: no file left on a machine, their jobs free. All of it fits into the grace.
+ * their clean end: no file left on a machine, their jobs free. All of it fits into the grace. False where
+ * some would not end; their session is then left to lapse, so that others clean up after it.
  */
 async function drain(
   runner: QueueRunner,
@@ -205,7 +208,7 @@ async function drain(
   graceMs: number,
   { stopNow }: WorkerContext,
   log: LimitedLogger,
-): Promise<void> {
+): Promise<boolean> {
   const stopped = runner.stop();
   const cleanUpMs = Math.min(CLOSE_MS, graceMs / 4);
   const timer = new AbortController();
@@ -216,7 +219,7 @@ async function drain(
   ]);
   timer.abort();
   interrupt.abort(new Interrupted("the worker shuts down"));
-  await bounded(stopped, "ending the attempts that ran", log);
+  return await bounded(stopped, "ending the attempts that ran", log);
 }
 
 /** Resolves, with nothing, once the signal is aborted. */
@@ -234,7 +237,7 @@ function reasonOf(signal: AbortSignal): string {
 }
 
 /** Waits for a part of the end, but not for long: what hangs must not keep the rest from being closed. */
-async function bounded(work: Promise<unknown>, what: string, log: LimitedLogger): Promise<void> {
+async function bounded(work: Promise<unknown>, what: string, log: LimitedLogger): Promise<boolean> {
   const timer = new AbortController();
   try {
     await Promise.race([
@@ -243,8 +246,10 @@ async function bounded(work: Promise<unknown>, what: string, log: LimitedLogger)
         throw new Error(`not done within ${CLOSE_MS / 1000} s`);
       }),
     ]);
+    return true;
   } catch (error) {
     log.log("warn", what, { err: error }, `${what} failed`);
+    return false;
   } finally {
     timer.abort();
   }

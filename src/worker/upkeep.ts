@@ -1,8 +1,9 @@
 import type pg from "pg";
 import { pruneHistory } from "../bmdb/history.js";
-import { HEARTBEAT_SECONDS, keepSession, type Session } from "../bmdb/session.js";
+import { HEARTBEAT_SECONDS, keepSession, reapSessions, type Session } from "../bmdb/session.js";
 import { SWEEP_BATCH, sweepTakeovers } from "../bmdb/sweep.js";
 import type { LimitedLogger } from "../telemetry/limited-logger.js";
+import type { Metrics } from "../telemetry/metrics.js";
 
 /** What every worker does beside its jobs, any of them for all. Nothing here may end a worker. */
 export interface Upkeep {
@@ -14,17 +15,38 @@ const SWEEP_EVERY_MS = 60_000;
 const MOST_BATCHES = 2_000;
 const PRUNE_BATCH = 1_000;
 
-/** Keeps the session alive every 4 s; sweeps, and prunes the history, every minute. */
+/** Keeps the session alive and reaps others' every 4 s; sweeps, and prunes the history, every minute. */
 export function startUpkeep(options: {
   readonly queue: pg.Pool;
   readonly session: () => Session;
   readonly historyRetentionMs: number;
+  readonly metrics: Metrics;
   readonly log: LimitedLogger;
 }): Upkeep {
-  const { queue, log } = options;
+  const { queue, metrics, log } = options;
   const stopped = new AbortController();
 
-  const heartbeat = () => keepSession(queue, options.session());
+  const heartbeat = async () => {
+    const session = options.session();
+    if (await keepSession(queue, session)) {
+      log.log(
+        "warn",
+        "lapsed",
+        { component: "session", sessionId: session.sessionId },
+        "the session had lapsed and is registered again; attempts go on",
+      );
+    }
+    const freed = await reapSessions(queue);
+    if (freed > 0) {
+      metrics.jobsReaped(freed);
+      log.log(
+        "warn",
+        "reaped",
+        { component: "session", count: freed },
+        "freed jobs of dead workers",
+      );
+    }
+  };
   const sweep = async () => {
     let put = 0;
     for (let batch = 0; batch < MOST_BATCHES && !stopped.signal.aborted; batch++) {

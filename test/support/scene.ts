@@ -39,6 +39,7 @@ export function takenOver(agentKey: Uint8Array): TakenOver {
 export interface Scene {
   readonly database: TestDatabase;
   readonly pools: Pools;
+  readonly sessionId: string;
   readonly metrics: Metrics;
   readonly log: string[];
   /** Inserts a provided machine; gives its id. */
@@ -102,6 +103,7 @@ export async function createScene(
   const scene: Scene = {
     database,
     pools,
+    sessionId,
     metrics,
     log,
     async provide(row = {}) {

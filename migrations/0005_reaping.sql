@@ -1,0 +1,70 @@
+-- Freeing what dead workers held. Only a matter of speed: that no machine is driven twice is the row lock's
+-- doing. Left alone, graphile-worker frees a crashed worker's jobs after 4 hours.
+
+-- The open attempts of a session: few, beside the ninety days of history around them.
+create index work_history_started_by_session on bmdb.work_history (session_id)
+where event = 'Started';
+
+-- Deletes sessions past their deadline, frees the takeover jobs locked under a name that no session has, and
+-- ends the open 'Started' of the sessions it deleted. Gives the number of jobs freed; 0 while another reaps.
+-- Any replica calls it with each heartbeat.
+create function bmdb.reap_sessions()
+returns integer
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '2s'
+as $$
+declare
+  lapsed uuid[];
+  pools text[];
+  freed integer;
+begin
+  if not pg_try_advisory_xact_lock(hashtextextended('bmdb.reap_sessions', 0)) then
+    return 0;
+  end if;
+
+  with gone as (
+    delete from bmdb.sessions where deadline < clock_timestamp() returning session_id
+  )
+  select coalesce(array_agg(session_id), '{}') into lapsed from gone;
+
+  -- A worker registers its name before it fetches; the few seconds are for whoever locks jobs by hand.
+  select array_agg(distinct job.locked_by), count(*)
+  into pools, freed
+  from bmdb.takeover_jobs as job
+  where job.locked_at < clock_timestamp() - interval '5 seconds'
+    and not exists (select from bmdb.sessions as session where session.pool_id = job.locked_by);
+
+  if pools is not null then
+    perform graphile_worker.force_unlock_workers(pools);
+    -- force_unlock_workers wakes nobody; this is how add_jobs does.
+    perform pg_notify(
+      'jobs:insert', json_build_object('r', random(), 'count', freed)::text
+    );
+  end if;
+
+  insert into bmdb.work_history
+    (machine_id, process, event, failed_cause, session_id, job_id, duration)
+  select
+    started.machine_id, started.process, 'Canceled',
+    'the worker''s session lapsed: it died, or was cut off from the database',
+    started.session_id, started.job_id, clock_timestamp() - started.at
+  from bmdb.work_history as started
+  where started.event = 'Started'
+    and started.session_id = any (lapsed)
+    and not exists (
+      select
+      from bmdb.work_history as ended
+      where ended.machine_id = started.machine_id
+        and ended.history_id > started.history_id
+        and ended.session_id = started.session_id
+        and ended.job_id = started.job_id
+        and ended.event <> 'Started'
+    );
+  return freed;
+end
+$$;
+
+revoke execute on function bmdb.reap_sessions() from public;
+grant execute on function bmdb.reap_sessions() to takeover_worker, takeover_operator;
