@@ -24,13 +24,34 @@ export type End =
  * 'Started', on a connection of its own: it must be seen while the attempt's transaction is open, and must
  * remain when that transaction is rolled back.
  *
+ * Called under the machine's lock, so an earlier attempt that has no end yet is over: its worker could write
+ * none, for the database was away. It ends as 'Canceled' here.
+ *
  * @throws DatabaseTrouble
  */
 export async function recordStarted(queue: pg.Pool, attempt: Attempt): Promise<void> {
   try {
     await queue.query(
-      `insert into bmdb.work_history (machine_id, process, event, session_id, job_id)
-       values ($1, 'takeover', 'Started', $2, $3)`,
+      `insert into bmdb.work_history
+         (machine_id, process, event, failed_cause, session_id, job_id, duration)
+       select machine_id, process, event, failed_cause, session_id, job_id, duration
+       from (
+         select
+           1 as rank, machine_id, process, 'Canceled' as event,
+           'its end could not be recorded: the database was away' as failed_cause,
+           session_id, job_id, clock_timestamp() - at as duration
+         from bmdb.work_history as started
+         where machine_id = $1 and event = 'Started'
+           and not exists (
+             select
+             from bmdb.work_history as ended
+             where ended.machine_id = $1 and ended.history_id > started.history_id
+               and ended.event <> 'Started'
+           )
+         union all
+         select 2, $1::uuid, 'takeover', 'Started', null, $2::uuid, $3::bigint, null
+       ) as events
+       order by rank`,
       [attempt.machineId, attempt.sessionId, attempt.jobId],
     );
   } catch (error) {

@@ -57,8 +57,11 @@ export function createPools(options: {
   });
   for (const pool of [transactions, queue]) {
     pool.on("error", options.onError);
-    // A client that dies while it is checked out emits on itself; nobody listening would end the process.
-    pool.on("connect", (client) => client.on("error", () => undefined));
+    pool.on("connect", (client) => {
+      // A client that dies while it is checked out emits on itself; nobody listening would end the process.
+      client.on("error", () => undefined);
+      endWhenUnanswered(client);
+    });
   }
   return {
     transactions,
@@ -67,4 +70,25 @@ export function createPools(options: {
       await Promise.all([transactions.end(), queue.end()]);
     },
   };
+}
+
+/**
+ * After its query_timeout pg gives up on the answer but keeps the connection, with the query still at its
+ * head; graphile-worker then hands the client back as sound, and every later query on it times out too.
+ */
+function endWhenUnanswered(client: pg.PoolClient): void {
+  const query = client.query.bind(client) as (...args: unknown[]) => unknown;
+  const watched = (...args: unknown[]) => {
+    const result = query(...args);
+    if (result instanceof Promise) {
+      result.catch((error: unknown) => {
+        if (error instanceof Error && error.message === "Query read timeout") {
+          // With a query under way this destroys the socket; the pool then lets go of the client.
+          void (client as unknown as pg.Client).end();
+        }
+      });
+    }
+    return result;
+  };
+  client.query = watched as typeof client.query;
 }

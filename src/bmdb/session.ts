@@ -44,6 +44,14 @@ export async function reapSessions(queue: pg.Pool): Promise<number> {
   return rows[0]?.freed ?? 0;
 }
 
+/** Lets a session lapse now: the next reaping ends its open attempts and frees its jobs. */
+export async function lapseSession(queue: pg.Pool, sessionId: string): Promise<void> {
+  await queue.query("update bmdb.sessions set deadline = clock_timestamp() where session_id = $1", [
+    sessionId,
+  ]);
+}
+
+/** Ends a session that holds nothing any more. */
 export async function endSession(queue: pg.Pool, sessionId: string): Promise<void> {
   await queue.query("delete from bmdb.sessions where session_id = $1", [sessionId]);
 }

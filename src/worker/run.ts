@@ -5,7 +5,7 @@ import { takeoverTask } from "../../tasks/takeover.js";
 import { Interrupted, type TakeoverWorker } from "../../tasks/takeover-worker.js";
 import { connectionsNeeded, createPools, type Pools } from "../bmdb/pools.js";
 import { checkDatabase } from "../bmdb/preflight.js";
-import { endSession, keepSession, type Session } from "../bmdb/session.js";
+import { endSession, keepSession, lapseSession, type Session } from "../bmdb/session.js";
 import { programVersion } from "../config/version.js";
 import type { Providers } from "../providers/provider.js";
 import { takeOver } from "../takeover/pipeline.js";
@@ -114,7 +114,7 @@ async function takeJobs(
     "taking jobs",
   );
 
-  // The library's runner ends by itself after some database errors; it is then made anew, under a new name
+  // The library's runner ends by itself after some database errors; it is then made anew, in a new session
   // that is registered first, with growing pauses while the database is away.
   for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(LONGEST_PAUSE_MS, pause * 2)) {
     const begun = performance.now();
@@ -159,7 +159,9 @@ async function takeJobs(
     if (performance.now() - begun > LONGEST_PAUSE_MS) {
       pause = FIRST_PAUSE_MS;
     }
-    session = await registerAnew(pools, session, pause, stop, log);
+    const lost = session;
+    session = newSession();
+    await registerAnew(pools, session, lost, pause, stop, log);
   }
 }
 
@@ -168,33 +170,32 @@ function newSession(): Session {
     sessionId: randomUUID(),
     componentName: "takeover worker",
     runtimeInfo: `takeover ${programVersion()}, node ${process.version}, ${os.hostname()}, process ${process.pid}`,
-    poolId: newPoolId(),
+    poolId: `takeover-${randomBytes(9).toString("hex")}`,
   };
 }
 
-function newPoolId(): string {
-  return `takeover-${randomBytes(9).toString("hex")}`;
-}
-
-/** The same session under a new pool name, once the database takes it. */
+/**
+ * Registers a session, once the database takes it, and lets the lost one lapse: what its runner could not
+ * write back (open attempts, locked jobs) is then cleaned up as after a dead worker.
+ */
 async function registerAnew(
   pools: Pools,
-  old: Session,
+  session: Session,
+  lost: Session,
   firstPauseMs: number,
   stop: AbortSignal,
   log: LimitedLogger,
-): Promise<Session> {
-  const session = { ...old, poolId: newPoolId() };
+): Promise<void> {
   for (let pause = firstPauseMs; !stop.aborted; pause = Math.min(LONGEST_PAUSE_MS, pause * 2)) {
     await Promise.race([delay(pause), aborted(stop)]);
     try {
       await keepSession(pools.queue, session);
-      break;
+      await lapseSession(pools.queue, lost.sessionId);
+      return;
     } catch (error) {
       log.log("warn", "session", { err: error }, "the session cannot be registered; trying again");
     }
   }
-  return session;
 }
 
 /**

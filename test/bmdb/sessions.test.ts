@@ -102,3 +102,14 @@ test("an attempt whose session was wrongly reaped still commits, and its history
   expect(await scene.history(machineId)).toEqual(["Started", "Canceled", "Finished"]);
   expect(await scene.jobs(machineId)).toEqual([]);
 });
+
+test("an attempt that could not record its end gets one when the machine's next attempt starts", async () => {
+  const machineId = await scene.provide();
+  await scene.database.query(
+    "insert into bmdb.work_history (machine_id, process, event, session_id, job_id) values ($1, 'takeover', 'Started', $2, 1)",
+    [machineId, randomUUID()],
+  );
+  await scene.attempt(machineId, async () => takenOver(randomBytes(32)));
+  expect(await scene.history(machineId)).toEqual(["Started", "Canceled", "Started", "Finished"]);
+  await expectAtRest(scene, machineId);
+});

@@ -41,7 +41,10 @@ export interface Run {
   readonly machineId: string;
 }
 
-export async function createInstallation(): Promise<Installation> {
+/** `through` puts something between the workers and their database: it changes the URL they are given. */
+export async function createInstallation(
+  through: (databaseUrl: string) => string = (url) => url,
+): Promise<Installation> {
   const folder = await mkdtemp(path.join(tmpdir(), "takeover-e2e-"));
   const target = path.join(folder, "machine", "agent");
   const journal = path.join(folder, "journal");
@@ -59,7 +62,7 @@ export async function createInstallation(): Promise<Installation> {
     sshd,
     async worker(...flags) {
       const started = await startWorker({
-        databaseUrl: await database.urlAs("takeover_worker"),
+        databaseUrl: through(await database.urlAs("takeover_worker")),
         executable: path.join(folder, "agent"),
         targetPath: target,
         sshKeyPath: path.join(folder, "key"),

@@ -10,6 +10,12 @@ export interface PostgresProxy {
    * never hears. Resolves once cut.
    */
   cutAfter(statement: string): Promise<void>;
+  /** As a server that is down: every connection is cut, and new ones are refused. */
+  away(): Promise<void>;
+  /** As a network that is cut without a word: connections stay, and nothing passes. */
+  stall(): void;
+  /** All is well again; what was stalled stays so, as packets that were lost. */
+  back(): Promise<void>;
   close(): void;
 }
 
@@ -17,7 +23,14 @@ export async function createPostgresProxy(serverUrl: string): Promise<PostgresPr
   const { hostname, port } = new URL(serverUrl);
   let armed: { statement: string; done: () => void } | undefined;
   const sockets = new Set<net.Socket>();
+  let stalled = false;
   const server = net.createServer((client) => {
+    if (stalled) {
+      sockets.add(client);
+      client.on("error", () => client.destroy());
+      client.pause();
+      return;
+    }
     const upstream = net.connect(Number(port), hostname);
     for (const socket of [client, upstream]) {
       sockets.add(socket);
@@ -53,6 +66,29 @@ export async function createPostgresProxy(serverUrl: string): Promise<PostgresPr
       new Promise((done) => {
         armed = { statement, done };
       }),
+    async away() {
+      const closed = once(server, "close");
+      server.close();
+      for (const socket of sockets) {
+        socket.destroy();
+      }
+      await closed;
+    },
+    stall() {
+      stalled = true;
+      for (const socket of sockets) {
+        socket.pause();
+        socket.removeAllListeners("data");
+        socket.removeAllListeners("close");
+      }
+    },
+    async back() {
+      stalled = false;
+      if (!server.listening) {
+        server.listen(own, "127.0.0.1");
+        await once(server, "listening");
+      }
+    },
     close() {
       server.close();
       for (const socket of sockets) {
