@@ -90,6 +90,7 @@ export function sftpServer(faults: SftpFaults = {}): (sftp: SFTPWrapper) => void
   return (sftp) => {
     const files = new Map<string, number>();
     let writes = 0;
+    sftp.on("end", () => sftp.end());
     sftp.on("OPEN", (id, path, flags, attributes) => {
       const fault = faults.onOpen?.();
       if (typeof fault === "number") {

@@ -50,6 +50,8 @@ export interface SshdOptions {
   /** Files for the home folder that sessions get, by name. */
   readonly home?: Readonly<Record<string, string>>;
   readonly port?: number;
+  /** Environment of its sessions, beside HOME. */
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 /** A private OpenSSH server on 127.0.0.1. */
@@ -94,6 +96,9 @@ export async function startSshd(options: SshdOptions = {}): Promise<Sshd> {
   const sftp = options.sftp === undefined ? SFTP_SERVER : options.sftp;
   const port = options.port ?? (await freePort());
   const config = options.config ?? [];
+  const environment = Object.entries(options.env ?? {})
+    .map(([name, value]) => ` ${name}=${value}`)
+    .join("");
   const keyword = (line: string): string => line.split(" ", 1)[0] ?? "";
   const ours = [
     `Port ${port}`,
@@ -109,7 +114,8 @@ export async function startSshd(options: SshdOptions = {}): Promise<Sshd> {
     "MaxStartups 1000",
     "LogLevel VERBOSE",
     "PrintMotd no",
-    `SetEnv HOME=${home}`,
+    // One line: sshd reads no second one.
+    `SetEnv HOME=${home}${environment}`,
     ...(sftp == null ? [] : [`Subsystem sftp ${sftp}`]),
   ].filter((line) => !config.map(keyword).includes(keyword(line)));
   // sshd starts itself anew for each connection: the path must be absolute, or every handshake hangs.

@@ -35,12 +35,13 @@ export interface Bench {
   remove(): Promise<void>;
 }
 
-export async function setUpBench(
-  agent: (key: Buffer) => string | Buffer = (key) => shellAgent(key),
-): Promise<Bench> {
+/** The agent's file: answers `key`; `folder` is the bench's own, for what it leaves to be looked at. */
+export type AgentMaker = (key: Buffer, folder: string) => string | Buffer;
+
+export async function setUpBench(agent: AgentMaker = (key) => shellAgent(key)): Promise<Bench> {
   const folder = await mkdtemp(join(tmpdir(), "takeover-bench-"));
   const agentKey = freshPublicKey();
-  const executable = await agentFile(join(folder, "agent.local"), agent(agentKey));
+  const executable = await agentFile(join(folder, "agent.local"), agent(agentKey, folder));
   const target = join(folder, "machine", "agent");
   return {
     folder,

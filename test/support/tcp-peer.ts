@@ -44,6 +44,8 @@ async function listen(server: Server): Promise<number> {
 export interface ProxyKnobs {
   /** Nothing goes through any more, and nobody is told: a dead cable. */
   stalled?: boolean;
+  /** Only what the client says is lost. */
+  deaf?: boolean;
   /** Pieces longer than this vanish: a path whose MTU nobody knows. */
   longestPiece?: number;
   /** Each way, in milliseconds. */
@@ -65,7 +67,11 @@ export async function tcpProxy(
     const pump = (from: Socket, to: Socket, count: (bytes: number) => void): void => {
       from.on("data", (piece) => {
         count(piece.length);
-        if (knobs.stalled || piece.length > (knobs.longestPiece ?? Number.POSITIVE_INFINITY)) {
+        if (
+          knobs.stalled ||
+          (knobs.deaf && from === client) ||
+          piece.length > (knobs.longestPiece ?? Number.POSITIVE_INFINITY)
+        ) {
           return;
         }
         if (knobs.delayMs === undefined) {
