@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { EXIT, type ExitCode } from "../config/exit.js";
 import { readOptions } from "../config/read-options.js";
 import { DATABASE_OPTIONS } from "../config/worker-options.js";
-import { type Migrated, migrate } from "../worker/migrate.js";
+import type { Migrated } from "../worker/migrate.js";
 import { describeOptions } from "./help.js";
 import { addOptions, flagsOf } from "./options.js";
 import type { Terminal } from "./terminal.js";
@@ -24,6 +24,8 @@ export function addMigrateCommand(
   command.action(async () => {
     const options = readOptions(DATABASE_OPTIONS, flagsOf(command), terminal.environment);
     const { databaseUrl } = options.complete();
+    // Not before it is needed: other commands start without its packages.
+    const { migrate } = await import("../worker/migrate.js");
     terminal.out(`${summary(await migrate(databaseUrl))}\n`);
     end(EXIT.done);
   });

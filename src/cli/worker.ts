@@ -8,7 +8,6 @@ import { staticProvider } from "../providers/static.js";
 import { createLogger, type Logger } from "../telemetry/logger.js";
 import { createMetrics } from "../telemetry/metrics.js";
 import { loadWorkerConfiguration } from "../worker/configuration.js";
-import { runWorker } from "../worker/run.js";
 import { describeOptions } from "./help.js";
 import { addOptions, flagsOf } from "./options.js";
 import { catchSignals } from "./signals.js";
@@ -48,6 +47,9 @@ async function work(flags: Flags, terminal: Terminal): Promise<ExitCode> {
     for (const warning of configuration.warnings) {
       logger.warn({}, warning);
     }
+    // Not before it is needed: the queue's and the database's packages are half of the start's time, and a
+    // faulty configuration is told without them.
+    const { runWorker } = await import("../worker/run.js");
     const metrics = createMetrics({ providers: [...PROVIDERS.keys()], version: programVersion() });
     await logged(logger, () =>
       runWorker(configuration, {

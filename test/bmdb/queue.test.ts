@@ -1,13 +1,9 @@
 import { randomUUID } from "node:crypto";
 import pg from "pg";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { createDatabase, type TestDatabase } from "../support/postgres.js";
+import { describe, expect, test } from "vitest";
+import { useDatabase } from "../support/postgres.js";
 
-let database: TestDatabase;
-beforeEach(async () => {
-  database = await createDatabase();
-});
-afterEach(() => database.drop());
+const database = useDatabase();
 
 const PROVIDE = (count: number) => `
   with new as (insert into bmdb.machines select from generate_series(1, ${count}) returning machine_id)
@@ -118,7 +114,7 @@ describe("put", () => {
       "select bmdb.put_takeover_jobs($1, array_fill(clock_timestamp(), array[cardinality($1::uuid[])]), $2)",
       [ids, keep],
     );
-  /** Locks and completes due jobs, as fast as it can, as graphile-worker does. */
+  /** Locks due jobs as graphile-worker does and ends them as an attempt does, as fast as it can. */
   async function drain(until: () => boolean): Promise<void> {
     const client = new pg.Client(database.url);
     await client.connect();
@@ -131,7 +127,7 @@ describe("put", () => {
            for update skip locked limit 5
          ) returning id`,
       );
-      await client.query("delete from graphile_worker._private_jobs where id = any($1)", [
+      await client.query("select bmdb.delete_takeover_job(id) from unnest($1::bigint[]) as id", [
         rows.map(({ id }) => id),
       ]);
     }

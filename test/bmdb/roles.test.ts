@@ -1,16 +1,14 @@
 import pg from "pg";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { createDatabase, type TestDatabase } from "../support/postgres.js";
+import { beforeEach, describe, expect, test } from "vitest";
+import { useDatabase } from "../support/postgres.js";
 
-let database: TestDatabase;
+const database = useDatabase();
 beforeEach(async () => {
-  database = await createDatabase();
   await database.query(
     `with new as (insert into bmdb.machines default values returning machine_id)
      insert into bmdb.machine_provided (machine_id, provider, provider_id) select machine_id, 'static', 'm1' from new`,
   );
 });
-afterEach(() => database.drop());
 
 async function tryAs(role: string, statement: string): Promise<string> {
   const client = new pg.Client(await database.urlAs(role));

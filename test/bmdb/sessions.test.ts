@@ -2,12 +2,13 @@ import { randomBytes, randomUUID } from "node:crypto";
 import pg from "pg";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { keepSession, reapSessions, type Session } from "../../src/bmdb/session.js";
-import { createScene, expectAtRest, type Scene, takenOver } from "../support/scene.js";
+import { createScene, expectAtRest, type Scene, takenOver, useStage } from "../support/scene.js";
 import { waitFor } from "../support/wait.js";
 
+const stage = useStage();
 let scene: Scene;
 beforeEach(async () => {
-  scene = await createScene();
+  scene = await createScene({ stage: stage() });
 });
 afterEach(() => scene.close());
 

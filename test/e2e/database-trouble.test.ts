@@ -52,7 +52,11 @@ describeWithSshd("a worker whose queue runner breaks on every completion", () =>
     await waitFor("the next machine is started", () => site.started(second), 20_000);
     expect(await site.history(first)).toEqual(["Started", "Finished"]);
     await waitFor("it is ready", async () => (await replica.get("/readyz")).startsWith("200"));
-    expect(await site.database.query("select from bmdb.sessions")).toHaveLength(1);
+    await waitFor(
+      "the lost session is gone",
+      async () => (await site.database.query("select from bmdb.sessions")).length === 1,
+      20_000,
+    );
     expect(await replica.stop()).toBe(0);
   }, 60_000);
 });

@@ -5,9 +5,9 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { createKeyPair } from "../../src/ssh/keygen.js";
 import { takeover } from "../cli/command-line.js";
 import { createDatabase, type TestDatabase } from "../support/postgres.js";
-import { writeClientKey } from "../support/worker-process.js";
 
 // What stops a worker at its start, told in one sentence that names the remedy.
 
@@ -16,7 +16,7 @@ let database: TestDatabase;
 beforeEach(async () => {
   folder = await mkdtemp(path.join(tmpdir(), "takeover-start-"));
   await writeFile(path.join(folder, "agent"), "an agent");
-  await writeClientKey(path.join(folder, "key"));
+  createKeyPair(path.join(folder, "key"), "test");
   database = await createDatabase();
 });
 afterEach(async () => {

@@ -2,10 +2,11 @@ import { randomUUID } from "node:crypto";
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { createKeyPair } from "../../src/ssh/keygen.js";
 import { writeNodeAgent } from "./journaling-agents.js";
 import { createDatabase, type TestDatabase } from "./postgres.js";
 import { SSH_USER, type Sshd, startSshd } from "./sshd.js";
-import { startWorker, type WorkerProcess, writeClientKey } from "./worker-process.js";
+import { startWorker, type WorkerProcess } from "./worker-process.js";
 
 /** A database, an OpenSSH server behind which all machines are, an agent that keeps a journal, and workers. */
 export interface Installation {
@@ -50,7 +51,7 @@ export async function createInstallation(
   const journal = path.join(folder, "journal");
   const workers: WorkerProcess[] = [];
   const database = await createDatabase();
-  const publicLine = await writeClientKey(path.join(folder, "key"));
+  const publicLine = createKeyPair(path.join(folder, "key"), "test");
   await writeNodeAgent(path.join(folder, "agent"), journal);
   const sshd = await startSshd({ authorize: () => publicLine });
 

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import pg from "pg";
-import { inject } from "vitest";
+import { afterAll, afterEach, beforeAll, inject } from "vitest";
 import type { TestProject } from "vitest/node";
 import { startEmbeddedPostgres } from "../../src/demo/embedded-postgres.js";
 import { migrate } from "../../src/worker/migrate.js";
@@ -37,8 +37,51 @@ export interface TestDatabase {
     text: string,
     values?: unknown[],
   ): Promise<Row[]>;
+  /** Empties every table, as after the migration. */
+  reset(): Promise<void>;
   drop(): Promise<void>;
 }
+
+/**
+ * One database for all tests of a file, emptied after each: some 10 ms instead of the 300 ms that a database
+ * of its own costs a test. For tests that leave the schema and the settings as they are.
+ */
+export function useDatabase(): TestDatabase {
+  let current: TestDatabase | undefined;
+  const database = () => {
+    if (current === undefined) {
+      throw new Error("the database is there from the first beforeEach on");
+    }
+    return current;
+  };
+  beforeAll(async () => {
+    current = await createDatabase();
+  });
+  afterEach(() => database().reset());
+  afterAll(() => database().drop());
+  return {
+    get url() {
+      return database().url;
+    },
+    get pool() {
+      return database().pool;
+    },
+    urlAs: (role) => database().urlAs(role),
+    query: (text, values) => database().query(text, values),
+    reset: () => database().reset(),
+    drop: async () => {},
+  };
+}
+
+/** As role replica neither triggers nor foreign keys are looked at. */
+const RESET = `
+  set session_replication_role = replica;
+  delete from bmdb.machines; delete from bmdb.machine_provided; delete from bmdb.machine_agent_started;
+  delete from bmdb.machine_ssh_host_key; delete from bmdb.machine_hold; delete from bmdb.provider_pause;
+  delete from bmdb.machine_os_installation_request; delete from bmdb.machine_os_installation_report;
+  delete from bmdb.sessions; delete from bmdb.work_history; delete from bmdb.work_backoff;
+  delete from graphile_worker._private_jobs;
+  set session_replication_role = origin`;
 
 /** Clones the migrated template (or an empty database): some 50 ms. Drop it when done. */
 export async function createDatabase({ migrated = true } = {}): Promise<TestDatabase> {
@@ -63,6 +106,9 @@ export async function createDatabase({ migrated = true } = {}): Promise<TestData
     },
     async query<Row extends pg.QueryResultRow>(text: string, values?: unknown[]) {
       return (await pool.query<Row>(text, values)).rows;
+    },
+    async reset() {
+      await pool.query(RESET);
     },
     async drop() {
       await pool.end();

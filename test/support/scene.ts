@@ -1,6 +1,6 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import type { Job, JobHelpers } from "graphile-worker";
-import { expect } from "vitest";
+import { afterAll, beforeAll, expect } from "vitest";
 import type { ClaimedMachine } from "../../src/bmdb/claim.js";
 import { createPools, type Pools } from "../../src/bmdb/pools.js";
 import type { TakenOver, TakeoverHooks } from "../../src/takeover/pipeline.js";
@@ -8,7 +8,7 @@ import { createLogger } from "../../src/telemetry/logger.js";
 import { createMetrics, type Metrics } from "../../src/telemetry/metrics.js";
 import { takeoverTask } from "../../tasks/takeover.js";
 import { Interrupted, type TakeoverWorker } from "../../tasks/takeover-worker.js";
-import { createDatabase, type TestDatabase } from "./postgres.js";
+import { createDatabase, type TestDatabase, useDatabase } from "./postgres.js";
 
 /** The steps of an attempt, scripted: what stands between the claim and the commit. */
 export type Steps = (
@@ -71,18 +71,47 @@ export interface JobRow {
   readonly dueIn: number;
 }
 
-export async function createScene(
-  options: Partial<Pick<TakeoverWorker, "attemptTimeoutMs">> & {
-    url?: (url: string) => string;
-  } = {},
-): Promise<Scene> {
-  const database = await createDatabase();
-  const workerUrl = await database.urlAs("takeover_worker");
-  const pools = createPools({
-    databaseUrl: options.url?.(workerUrl) ?? workerUrl,
+/** A database and a worker's pools, shared by the scenes of a file's tests. */
+export interface Stage {
+  readonly database: TestDatabase;
+  readonly pools: Pools;
+}
+
+export function useStage(): () => Stage {
+  const database = useDatabase();
+  let pools: Pools | undefined;
+  beforeAll(async () => {
+    pools = await workerPools(database);
+  });
+  afterAll(() => pools?.end());
+  return () => {
+    if (pools === undefined) {
+      throw new Error("the stage is there from the first beforeEach on");
+    }
+    return { database, pools };
+  };
+}
+
+async function workerPools(
+  database: TestDatabase,
+  through: (url: string) => string = (url) => url,
+): Promise<Pools> {
+  return createPools({
+    databaseUrl: through(await database.urlAs("takeover_worker")),
     concurrency: 8,
     onError: () => {},
   });
+}
+
+/** On a stage, or on a database of its own: for tests that change its schema, its settings or the way to it. */
+export async function createScene(
+  options: Partial<Pick<TakeoverWorker, "attemptTimeoutMs">> & {
+    stage?: Stage;
+    url?: (url: string) => string;
+  } = {},
+): Promise<Scene> {
+  const database = options.stage?.database ?? (await createDatabase());
+  const pools = options.stage?.pools ?? (await workerPools(database, options.url));
   const metrics = createMetrics({ providers: ["static"], version: "test" });
   const log: string[] = [];
   const shutdown = new AbortController();
@@ -204,8 +233,10 @@ export async function createScene(
       return counts;
     },
     async close() {
-      await pools.end();
-      await database.drop();
+      if (options.stage === undefined) {
+        await pools.end();
+        await database.drop();
+      }
     },
   };
   return scene;

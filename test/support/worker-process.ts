@@ -1,8 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { writeFile } from "node:fs/promises";
 import path from "node:path";
-import ssh2 from "ssh2";
 import { PACKAGE_ROOT } from "../../src/config/package-root.js";
 import { freePort } from "./sshd.js";
 import { waitFor, within } from "./wait.js";
@@ -97,11 +95,4 @@ export async function startWorker(options: WorkerProcessOptions): Promise<Worker
       return child.exitCode;
     },
   };
-}
-
-/** A private key file in OpenSSH's format, and its public line. */
-export async function writeClientKey(file: string): Promise<string> {
-  const pair = ssh2.utils.generateKeyPairSync("ed25519");
-  await writeFile(file, pair.private, { mode: 0o600 });
-  return pair.public;
 }

@@ -11,15 +11,17 @@ import {
   type Scene,
   type Steps,
   takenOver,
+  useStage,
 } from "../support/scene.js";
 import { waitFor, within } from "../support/wait.js";
 
 // What other programs, operators and workers do while an attempt runs: docs of the design call them
 // interleavings. Each was seen to lose or double something with simpler statements.
 
+const stage = useStage();
 let scene: Scene;
 beforeEach(async () => {
-  scene = await createScene();
+  scene = await createScene({ stage: stage() });
 });
 afterEach(() => {
   vi.restoreAllMocks();
@@ -224,7 +226,6 @@ describe("what the claim sees", () => {
   });
 
   test("the same though the server's default isolation is repeatable read and it is read-only", async () => {
-    await scene.close();
     scene = await createScene();
     await hostile("default_transaction_isolation", "repeatable read");
     const [row] = await withTransaction(scene.pools.transactions, { longestMs: 5_000 }, (tx) =>
@@ -237,6 +238,7 @@ describe("what the claim sees", () => {
     ["transaction_timeout", "1s"],
     ["idle_in_transaction_session_timeout", "1s"],
   ])("an attempt outlives the server's %s", async (setting, value) => {
+    scene = await createScene();
     await hostile(setting, value);
     const machineId = await scene.provide();
     await scene.attempt(

@@ -9,11 +9,13 @@ import {
   HOST_KEY,
   type Scene,
   type Steps,
+  useStage,
 } from "../support/scene.js";
 
+const stage = useStage();
 let scene: Scene;
 beforeEach(async () => {
-  scene = await createScene();
+  scene = await createScene({ stage: stage() });
 });
 afterEach(() => scene.close());
 
@@ -142,8 +144,7 @@ describe("a failure", () => {
   });
 
   test("of an attempt whose time is up is charged to the step that ran", async () => {
-    await scene.close();
-    scene = await createScene({ attemptTimeoutMs: 100 });
+    scene = await createScene({ stage: stage(), attemptTimeoutMs: 100 });
     const machineId = await scene.provide();
     await scene.attempt(machineId, async (_machine, hooks, signal) => {
       hooks.onStepStart("upload");
