@@ -42,6 +42,7 @@ const answer = () => {
     echo = Buffer.from(init);
     echo.set(Buffer.from("another-machine-altogether".padEnd(36, "!")), init.indexOf(machineId));
   }
+  note("key:" + key.toString("hex"));
   writeSync(1, Buffer.concat([field(1, echo), field(2, key)]));
   note("end");
 };

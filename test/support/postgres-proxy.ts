@@ -10,6 +10,11 @@ export interface PostgresProxy {
    * never hears. Resolves once cut.
    */
   cutAfter(statement: string): Promise<void>;
+  /**
+   * Stops the next connection that sends `statement`, before the server gets it or after it has answered:
+   * nothing passes on it any more. Resolves once stopped, for the test to do its worst.
+   */
+  stopAt(statement: string, moment: "before" | "after"): Promise<void>;
   /** As a server that is down: every connection is cut, and new ones are refused. */
   away(): Promise<void>;
   /** As a network that is cut without a word: connections stay, and nothing passes. */
@@ -21,7 +26,9 @@ export interface PostgresProxy {
 
 export async function createPostgresProxy(serverUrl: string): Promise<PostgresProxy> {
   const { hostname, port } = new URL(serverUrl);
-  let armed: { statement: string; done: () => void } | undefined;
+  let armed:
+    | { statement: string; moment: "before" | "after" | "cut"; done: () => void }
+    | undefined;
   const sockets = new Set<net.Socket>();
   let stalled = false;
   const server = net.createServer((client) => {
@@ -37,19 +44,40 @@ export async function createPostgresProxy(serverUrl: string): Promise<PostgresPr
       socket.on("error", () => socket.destroy());
       socket.on("close", () => sockets.delete(socket));
     }
+    let stopped = false;
+    let answered = () => {};
     client.on("data", (chunk) => {
+      if (stopped) {
+        return;
+      }
+      if (armed === undefined || !chunk.includes(armed.statement)) {
+        upstream.write(chunk);
+        return;
+      }
+      const { moment, done } = armed;
+      armed = undefined;
+      stopped = true;
+      if (moment === "before") {
+        done();
+        return;
+      }
       upstream.write(chunk);
-      if (armed !== undefined && chunk.includes(armed.statement)) {
-        const { done } = armed;
-        armed = undefined;
+      if (moment === "after") {
+        answered = done;
+      } else {
         client.destroy();
         // The server reads what was sent, answers into the void, and then sees the end.
         upstream.end();
-        upstream.resume();
         done();
       }
     });
-    upstream.on("data", (chunk) => client.write(chunk));
+    upstream.on("data", (chunk) => {
+      if (stopped) {
+        answered();
+      } else {
+        client.write(chunk);
+      }
+    });
     client.on("close", () => upstream.end());
     upstream.on("close", () => client.destroy());
   });
@@ -64,7 +92,11 @@ export async function createPostgresProxy(serverUrl: string): Promise<PostgresPr
     },
     cutAfter: (statement) =>
       new Promise((done) => {
-        armed = { statement, done };
+        armed = { statement, moment: "cut", done };
+      }),
+    stopAt: (statement, moment) =>
+      new Promise((done) => {
+        armed = { statement, moment, done };
       }),
     async away() {
       const closed = once(server, "close");
