@@ -19,6 +19,8 @@ interface Point {
 const LOCK = "for no key update nowait";
 /** The first statement behind the agent's reply. */
 const FINISH = "and provider = $2 and provider_id = $3";
+/** As it goes over the wire: "read committed" holds the word too. */
+const COMMIT = "commit\0";
 const COMPLETION = 'delete from "graphile_worker"._private_jobs as jobs';
 const line = (text: string) => {
   const count = (worker: WorkerProcess) => worker.log().split(text).length;
@@ -42,8 +44,8 @@ const POINTS: readonly Point[] = [
   { name: "after dial", reached: line("dial ended"), afterKill: "pending" },
   { name: "after upload", reached: line("upload ended"), afterKill: "pending" },
   { name: "after the reply", reached: at(FINISH, "before"), afterKill: "pending" },
-  { name: "before COMMIT", reached: at("commit", "before"), afterKill: "pending" },
-  { name: "after COMMIT", reached: at("commit", "after"), afterKill: "started" },
+  { name: "before COMMIT", reached: at(COMMIT, "before"), afterKill: "pending" },
+  { name: "after COMMIT", reached: at(COMMIT, "after"), afterKill: "started" },
   {
     name: "before the library's completion",
     reached: at(COMPLETION, "before"),

@@ -78,7 +78,7 @@ test("a commit that was carried out but not answered: the key is found, and coun
   const relay = proxy;
   let cut: Promise<void> = Promise.resolve();
   await scene.attempt(machineId, async () => {
-    cut = relay.cutAfter("commit");
+    cut = relay.cutAfter("commit\0");
     return takenOver(key);
   });
   await within("the commit is cut", 1_000, cut);
@@ -103,7 +103,7 @@ test("a key that was rescued is not stored again once an operator asked for a re
   const machineId = await scene.provide();
   const relay = proxy;
   await scene.attempt(machineId, async () => {
-    void relay.cutAfter("commit");
+    void relay.cutAfter("commit\0");
     return takenOver(randomBytes(32));
   });
   expect(await scene.agentKey(machineId)).toBeUndefined();
