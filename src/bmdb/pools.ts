@@ -1,4 +1,5 @@
 import pg from "pg";
+import { sqlState } from "./database-error.js";
 import { IDLE_IN_TRANSACTION_MS, LOCK_MS, STATEMENT_MS } from "./limits.js";
 
 /**
@@ -60,7 +61,7 @@ export function createPools(options: {
     pool.on("connect", (client) => {
       // A client that dies while it is checked out emits on itself; nobody listening would end the process.
       client.on("error", () => undefined);
-      endWhenUnanswered(client);
+      endWhenUseless(client);
     });
   }
   return {
@@ -73,16 +74,18 @@ export function createPools(options: {
 }
 
 /**
- * After its query_timeout pg gives up on the answer but keeps the connection, with the query still at its
- * head; graphile-worker then hands the client back as sound, and every later query on it times out too.
+ * Ends a connection that will never be of use again, for graphile-worker hands every client back as sound:
+ * one whose query got no answer in time (pg gives up on the answer but keeps the query at the connection's
+ * head, so that every later one times out too), and one to a server that has become read-only, as after a
+ * failover, for a session keeps that even when the server has it no more.
  */
-function endWhenUnanswered(client: pg.PoolClient): void {
+function endWhenUseless(client: pg.PoolClient): void {
   const query = client.query.bind(client) as (...args: unknown[]) => unknown;
   const watched = (...args: unknown[]) => {
     const result = query(...args);
     if (result instanceof Promise) {
       result.catch((error: unknown) => {
-        if (error instanceof Error && error.message === "Query read timeout") {
+        if (isUnanswered(error) || sqlState(error) === READ_ONLY) {
           // With a query under way this destroys the socket; the pool then lets go of the client.
           void (client as unknown as pg.Client).end();
         }
@@ -91,4 +94,11 @@ function endWhenUnanswered(client: pg.PoolClient): void {
     return result;
   };
   client.query = watched as typeof client.query;
+}
+
+/** SQLSTATE read_only_sql_transaction. */
+const READ_ONLY = "25006";
+
+function isUnanswered(error: unknown): boolean {
+  return error instanceof Error && error.message === "Query read timeout";
 }

@@ -60,3 +60,33 @@ describeWithSshd("a worker whose queue runner breaks on every completion", () =>
     expect(await replica.stop()).toBe(0);
   }, 60_000);
 });
+
+describeWithSshd("a server that has become", () => {
+  test.each([
+    [
+      "read-only, as after a failover",
+      "set default_transaction_read_only = on",
+      "reset default_transaction_read_only",
+    ],
+    ["full", "connection limit 0", "connection limit -1"],
+  ])(
+    "%s: the worker says so, pauses, spends no attempt, and comes back by itself",
+    async (_name, worse, better) => {
+      const replica = await site.worker("--shutdown-grace=2s");
+      const name = new URL(site.database.url).pathname.slice(1);
+      await site.database.query(`alter database ${name} ${worse}`);
+      await terminateWorkers();
+      await waitFor("it is not ready", async () =>
+        (await replica.get("/readyz")).startsWith("503"),
+      );
+      const machineId = await site.provideOne("m1");
+      expect(await replica.get("/livez")).toMatch(/^200 .*(read-only|too many connections)/);
+      await site.database.query(`alter database ${name} ${better}`);
+      await waitFor("the machine is started", () => site.started(machineId), 30_000);
+      await waitFor("it is ready", async () => (await replica.get("/readyz")).startsWith("200"));
+      expect(await site.history(machineId)).toEqual(["Started", "Finished"]);
+      expect(await replica.stop()).toBe(0);
+    },
+    60_000,
+  );
+});

@@ -225,7 +225,7 @@ describe("what the claim sees", () => {
     expect(claim.state).toBe("started");
   });
 
-  test("the same though the server's default isolation is repeatable read and it is read-only", async () => {
+  test("the same though the server's default isolation is repeatable read", async () => {
     scene = await createScene();
     await hostile("default_transaction_isolation", "repeatable read");
     const [row] = await withTransaction(scene.pools.transactions, { longestMs: 5_000 }, (tx) =>
@@ -237,6 +237,9 @@ describe("what the claim sees", () => {
   test.each([
     ["transaction_timeout", "1s"],
     ["idle_in_transaction_session_timeout", "1s"],
+    ["idle_session_timeout", "1s"],
+    ["statement_timeout", "1"],
+    ["lock_timeout", "1"],
   ])("an attempt outlives the server's %s", async (setting, value) => {
     scene = await createScene();
     await hostile(setting, value);
