@@ -259,6 +259,10 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
+-- Few machines are expected to be eligible, so the planner may walk the jobs anew for each of them; after a
+-- bulk insert there are 100,000 of either. With hash joins: 1.2 s for a million machines at rest, 2.7 s with
+-- 100,000 jobs besides.
+set enable_nestloop = off
 as $$
 declare
   -- A variable: with the volatile clock inside, NOT EXISTS would be asked machine by machine.
