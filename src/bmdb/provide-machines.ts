@@ -21,15 +21,18 @@ export function provideStatements(rows: readonly ProvidedRow[]): string[] {
     return [];
   }
   const machines = rows.map(({ machineId }) => `(${literal(machineId)})`);
-  const provided = rows.map(
-    (row) =>
-      `(${[row.machineId, row.provider, row.providerId, row.address, row.sshPort, row.sshHostKey]
-        .map(literal)
-        .join(", ")})`,
-  );
+  const provided = rows.map((row) => {
+    const who = [row.machineId, row.provider, row.providerId].map(literal);
+    const where = [row.address, row.sshPort, row.sshHostKey].map(literal);
+    return `(${who.join(", ")},\n   ${where.join(", ")})`;
+  });
   return [
     `insert into bmdb.machines (machine_id) values\n  ${machines.join(",\n  ")}`,
-    `insert into bmdb.machine_provided\n  (machine_id, provider, provider_id, provider_ip_address, ssh_port, ssh_host_key)\nvalues\n  ${provided.join(",\n  ")}`,
+    `insert into bmdb.machine_provided
+  (machine_id, provider, provider_id,
+   provider_ip_address, ssh_port, ssh_host_key)
+values
+  ${provided.join(",\n  ")}`,
   ];
 }
 

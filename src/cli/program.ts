@@ -1,6 +1,8 @@
 import { Command, CommanderError } from "commander";
 import { EXIT, type ExitCode } from "../config/exit.js";
 import { programVersion } from "../config/version.js";
+import { addDemoCommand } from "./demo.js";
+import { addFleetCommand } from "./fleet.js";
 import { addKeygenCommand } from "./keygen.js";
 import { addMigrateCommand } from "./migrate.js";
 import { report } from "./report.js";
@@ -43,6 +45,8 @@ function createProgram(terminal: Terminal, end: (code: ExitCode) => void): Comma
   addMigrateCommand(program, terminal, end);
   addWorkerCommand(program, terminal, end);
   addKeygenCommand(program, terminal, end);
+  addFleetCommand(program, terminal, end);
+  addDemoCommand(program, terminal, end);
   return program;
 }
 

@@ -2,11 +2,11 @@ import { type ChildProcessByStdio, spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { chown, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import net from "node:net";
 import os from "node:os";
 import path from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
+import { freePort, isListening } from "./free-port.js";
 import { type RunAs, shippedBinaries, usableBinaries, userForServer } from "./postgres-binaries.js";
 
 /** A real Postgres server of our own, with a private data folder, port and password. */
@@ -156,7 +156,9 @@ async function initialise(
     throw new Error(`initdb did not end within ${START_DEADLINE_MS / 1000} s`, { cause });
   });
   if (String(answer).trim() !== "initdb 0") {
-    throw new Error(`${String(answer).trim()}: ${await endOf(path.join(folder, "log"))}`);
+    throw new Error(
+      `the embedded Postgres cannot be set up (${await endOf(path.join(folder, "log"))}); --database-url names another`,
+    );
   }
 }
 
@@ -223,7 +225,7 @@ async function whenReady(
   const deadline = Date.now() + START_DEADLINE_MS;
   while (Date.now() < deadline) {
     const said = await endOf(log);
-    if (/ready to accept connections/.test(said) && (await connects(port))) {
+    if (/ready to accept connections/.test(said) && (await isListening(port))) {
       return undefined;
     }
     if (fatal.test(said)) {
@@ -237,27 +239,4 @@ async function whenReady(
 async function endOf(log: string): Promise<string> {
   const said = await readFile(log, "utf8").catch(() => "");
   return said.trim().slice(-2000);
-}
-
-async function connects(port: number): Promise<boolean> {
-  const socket = net.connect(port, "127.0.0.1");
-  try {
-    await once(socket, "connect");
-    return true;
-  } catch {
-    // Not listening yet: the caller asks again until its deadline.
-    return false;
-  } finally {
-    socket.destroy();
-  }
-}
-
-/** A port that is free now; another program may take it before long. */
-export async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as net.AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
 }

@@ -196,7 +196,8 @@ describe("takeover demo on a database of somebody else", () => {
       "/bin/sh",
       [
         "-c",
-        '"$@" & wait',
+        // Between npm and what it runs stands a shell, which outlives it.
+        `/bin/sh -c '"$@"; exit $?' sh "$@" & wait`,
         "npm",
         process.execPath,
         TAKEOVER,
