@@ -3,10 +3,10 @@ import type { ConnectionLost, Ending, OutputSinks, RunningCommand } from "./conn
 
 /**
  * After the exit status: how long to wait for the end of the streams, which a daemon that inherited them
- * never brings, and how long a silence within that time is taken for their end. Milliseconds.
+ * never brings. All of it, for the server may send the status before the output: on a loaded machine a
+ * silence of 300 ms was seen to cut a reply off. Milliseconds.
  */
-const LONGEST_TRAIL_MS = 1000;
-const SILENCE_MS = 300;
+const TRAIL_MS = 1000;
 
 /** A command on an ssh2 channel. Made in the very callback that brings the channel, so that nothing is missed. */
 export class RemoteCommand implements RunningCommand {
@@ -24,10 +24,8 @@ export class RemoteCommand implements RunningCommand {
     this.ended = new Promise((resolve) => {
       let exit: Ending | undefined;
       let trail: NodeJS.Timeout | undefined;
-      let silence: NodeJS.Timeout | undefined;
       const finish = (ending: Ending): void => {
         clearTimeout(trail);
-        clearTimeout(silence);
         this.#over = true;
         resolve(ending);
         for (const giveUp of this.#writes) {
@@ -37,7 +35,6 @@ export class RemoteCommand implements RunningCommand {
       };
       const hear = (sink: (chunk: Buffer) => void) => (chunk: Buffer) => {
         if (!this.#over) {
-          silence?.refresh();
           sink(chunk);
         }
       };
@@ -58,8 +55,7 @@ export class RemoteCommand implements RunningCommand {
             ? { how: "signaled", signal: signal ?? "unknown" }
             : { how: "exited", code };
         const ending = exit;
-        trail = setTimeout(() => finish(ending), LONGEST_TRAIL_MS);
-        silence = setTimeout(() => finish(ending), SILENCE_MS);
+        trail = setTimeout(() => finish(ending), TRAIL_MS);
       });
       channel.on("close", () => {
         const error = connectionLost();

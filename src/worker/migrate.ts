@@ -1,5 +1,4 @@
 import { makeWorkerUtils, Logger as QueueLogger } from "graphile-worker";
-import { runner } from "node-pg-migrate";
 import pg from "pg";
 import { DatabaseUnusable } from "../config/exit.js";
 import { describe } from "../errors.js";
@@ -47,6 +46,9 @@ export async function migrate(databaseUrl: string): Promise<Migrated> {
       );
     }
     await migrateQueue(databaseUrl);
+    // Not before it is needed: at import its loader of TypeScript migrations (we have none) makes itself a
+    // cache folder, unless told not to by the environment that src/main.ts sets.
+    const { runner } = await import("node-pg-migrate");
     const applied = await runner({
       dbClient: client,
       dir: MIGRATIONS_FOLDER,
