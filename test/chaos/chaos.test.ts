@@ -10,7 +10,7 @@ const setting = (name: string, short: number, long: number) =>
 
 const options = {
   seed: setting("SEED", 1, Date.now() % 1_000_000),
-  machines: setting("MACHINES", 60, 2_000),
+  machines: setting("MACHINES", 40, 2_000),
   faulty: setting("FAULTY", 4, 20),
   replicas: setting("REPLICAS", 2, 4),
   injections: setting("FAULTS", 20, 200),

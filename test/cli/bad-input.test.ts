@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createKeyPair } from "../../src/ssh/keygen.js";
-import { MAIN, takeover } from "./command-line.js";
+import { MAIN, takeover, takeoverHere } from "./command-line.js";
 
 const folder = mkdtempSync(join(tmpdir(), "takeover-bad-input-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -44,7 +44,7 @@ beforeAll(() => {
 
 /** Runs a worker that has one thing wrong, and gives the one sentence it says of that. */
 async function sentence(env: Record<string, string>, args: string[] = []): Promise<string> {
-  const ran = await takeover(["worker", ...args], { ...sound, ...env });
+  const ran = await takeoverHere(["worker", ...args], { ...sound, ...env });
   expect(ran.code).toBe(2);
   expect(ran.out).toBe("");
   expect(ran.err).toHaveLength(1);
@@ -162,7 +162,7 @@ describe("a worker says in one sentence what is wrong with", () => {
 
 describe("several faults", () => {
   it("are told together, a line each", async () => {
-    const { code, err } = await takeover([
+    const { code, err } = await takeoverHere([
       "worker",
       "--agent-executable-path",
       folder,
@@ -189,7 +189,7 @@ describe("several faults", () => {
 
 describe("migrate", () => {
   it("wants a database URL", async () => {
-    expect(await takeover(["migrate"])).toEqual({
+    expect(await takeoverHere(["migrate"])).toEqual({
       code: 2,
       out: "",
       err: ["takeover: --database-url is missing; give it, or set DATABASE_URL."],

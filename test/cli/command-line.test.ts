@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { WORKER_OPTIONS } from "../../src/config/worker-options.js";
-import { MAIN, takeover } from "./command-line.js";
+import { MAIN, takeover, takeoverHere } from "./command-line.js";
 
 const folder = mkdtempSync(join(tmpdir(), "takeover-cli-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -13,7 +13,7 @@ describe("help", () => {
   it.each([[["--help"]], [["worker", "--help"]], [["migrate", "-h"]], [["help", "keygen"]]])(
     "%j goes to standard output, in 80 columns, and is no error",
     async (args) => {
-      const { code, out, err } = await takeover(args);
+      const { code, out, err } = await takeoverHere(args);
       expect(code).toBe(0);
       expect(err).toEqual([]);
       expect(Math.max(...out.split("\n").map((line) => line.length))).toBeLessThanOrEqual(80);
@@ -21,7 +21,7 @@ describe("help", () => {
   );
 
   it("tells of each option its variable and its default", async () => {
-    const { out } = await takeover(["worker", "--help"]);
+    const { out } = await takeoverHere(["worker", "--help"]);
     for (const option of Object.values(WORKER_OPTIONS)) {
       const from = out.indexOf(`\n  ${option.flag ?? option.environment}`);
       expect(from).toBeGreaterThan(0);
@@ -58,7 +58,7 @@ describe("a command line that makes no sense", () => {
     [["worker", "extra"], "too many arguments for 'worker'"],
     [["keygen"], "missing required argument 'PATH'"],
   ])("%j ends with 2 and one line", async (args, problem) => {
-    const { code, out, err } = await takeover(args);
+    const { code, out, err } = await takeoverHere(args);
     expect(code).toBe(2);
     expect(out).toBe("");
     expect(err).toHaveLength(1);
@@ -67,7 +67,7 @@ describe("a command line that makes no sense", () => {
   });
 
   it("shows the commands where none was given, and ends with 2", async () => {
-    const { code, err } = await takeover([]);
+    const { code, err } = await takeoverHere([]);
     expect(code).toBe(2);
     expect(err.join("\n")).toContain("keygen <PATH>");
   });
@@ -76,7 +76,7 @@ describe("a command line that makes no sense", () => {
 describe("keygen", () => {
   it("prints the public line and nothing else", async () => {
     const path = join(folder, "key");
-    const { code, out, err } = await takeover(["keygen", path]);
+    const { code, out, err } = await takeoverHere(["keygen", path]);
     expect(code).toBe(0);
     expect(err).toEqual([]);
     expect(out).toMatch(/^ssh-ed25519 [A-Za-z0-9+/=]+ takeover\n$/);
@@ -85,9 +85,9 @@ describe("keygen", () => {
 
   it("overwrites nothing, and ends with 2", async () => {
     const path = join(folder, "once");
-    await takeover(["keygen", path]);
+    await takeoverHere(["keygen", path]);
     const before = readFileSync(path, "utf8");
-    expect(await takeover(["keygen", path])).toEqual({
+    expect(await takeoverHere(["keygen", path])).toEqual({
       code: 2,
       out: "",
       err: [
@@ -96,12 +96,12 @@ describe("keygen", () => {
     });
     expect(readFileSync(path, "utf8")).toBe(before);
     rmSync(`${path}.pub`);
-    expect((await takeover(["keygen", path])).err[0]).toContain(`"${path}" exists already`);
+    expect((await takeoverHere(["keygen", path])).err[0]).toContain(`"${path}" exists already`);
     expect(existsSync(`${path}.pub`)).toBe(false);
   });
 
   it("wants a folder that exists", async () => {
-    const { code, err } = await takeover(["keygen", join(folder, "no", "key")]);
+    const { code, err } = await takeoverHere(["keygen", join(folder, "no", "key")]);
     expect(code).toBe(2);
     expect(err[0]).toContain("is in a folder that does not exist; make it first.");
   });

@@ -8,7 +8,7 @@ import { readJournal } from "../../src/demo/journal.js";
 import { createKeyPair } from "../../src/ssh/keygen.js";
 import { createDatabase } from "../support/postgres.js";
 import { waitFor, within } from "../support/wait.js";
-import { MAIN, takeover } from "./command-line.js";
+import { MAIN, takeover, takeoverHere } from "./command-line.js";
 
 let folder: string;
 let key: string;
@@ -142,7 +142,7 @@ describe("takeover fleet refuses, in one sentence and with exit code 2,", () => 
     ],
     ["a malformed latency", ["--latency=fast", "--authorized-key=KEY.pub"], /is not a duration/],
   ])("%s", async (_name, flags, sentence) => {
-    const ran = await takeover(["fleet", ...flags.map((flag) => flag.replace("KEY", key))]);
+    const ran = await takeoverHere(["fleet", ...flags.map((flag) => flag.replace("KEY", key))]);
     expect(ran.code).toBe(2);
     expect(ran.err).toHaveLength(1);
     expect(ran.err[0]).toMatch(sentence);

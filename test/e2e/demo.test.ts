@@ -60,7 +60,7 @@ const says = (running: RunningDemo, words: string) =>
       }
       return running.said().includes(words);
     },
-    30_000,
+    60_000,
   );
 
 /** Every port that the demo told of. */

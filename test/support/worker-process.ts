@@ -71,7 +71,7 @@ export async function startWorker(options: WorkerProcessOptions): Promise<Worker
       }
       return (await get("/readyz").catch(() => "")).startsWith("200");
     },
-    15_000,
+    40_000,
   );
   return {
     process: child,
