@@ -19,7 +19,7 @@ const CONNECT_TIMEOUT_MS = 10_000;
  * A query that got no answer for so long will get none: the network is cut without a FIN. Above every
  * statement_timeout and lock_timeout set here, so that a server which lives answers first.
  */
-const QUERY_TIMEOUT_MS = 20_000;
+const QUERY_TIMEOUT_MS = 12_000;
 
 /** How many connections one worker of this concurrency opens at most. */
 export function connectionsNeeded(concurrency: number): number {

@@ -80,7 +80,9 @@ describeWithSshd("a server that has become", () => {
         (await replica.get("/readyz")).startsWith("503"),
       );
       const machineId = await site.provideOne("m1");
-      expect(await replica.get("/livez")).toMatch(/^200 .*(read-only|too many connections)/);
+      await waitFor("its probe says why, and that it lives", async () =>
+        /^200 .*(read-only|too many connections)/.test(await replica.get("/livez")),
+      );
       await site.database.query(`alter database ${name} ${better}`);
       await waitFor("the machine is started", () => site.started(machineId), 30_000);
       await waitFor("it is ready", async () => (await replica.get("/readyz")).startsWith("200"));

@@ -1,3 +1,5 @@
+import { writeFile } from "node:fs/promises";
+import path from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { createInstallation, type Installation } from "../support/installation.js";
 import { describeWithSshd } from "../support/sshd.js";
@@ -14,6 +16,7 @@ const count = async (condition: string) =>
 
 describeWithSshd("a worker that is killed with 20 attempts running", () => {
   test("all 20 run elsewhere within 20 s; nothing is left to clean up", async () => {
+    await writeFile(path.join(site.folder, "agent"), "#!/bin/sh\nexec sleep 60\n");
     const doomed = await site.worker("--concurrency=20");
     await site.provide(Array.from({ length: 20 }, (_, n) => `slow${n}`));
     await waitFor("20 attempts run", async () => (await count("event = 'Started'")) === 20);

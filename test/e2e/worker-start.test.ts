@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { createKeyPair } from "../../src/ssh/keygen.js";
-import { takeover } from "../cli/command-line.js";
+import { takeoverHere } from "../cli/command-line.js";
 import { createDatabase, type TestDatabase } from "../support/postgres.js";
 
 // What stops a worker at its start, told in one sentence that names the remedy.
@@ -25,13 +25,14 @@ afterEach(async () => {
 });
 
 const startWorker = (databaseUrl: string, ...flags: string[]) =>
-  takeover(
+  takeoverHere(
     [
       "worker",
       `--agent-executable-path=${path.join(folder, "agent")}`,
       `--ssh-key-path=${path.join(folder, "key")}`,
       "--agent-endpoint=control.example:8443",
       "--http-port=0",
+      "--log-level=silent",
       ...flags,
     ],
     { DATABASE_URL: databaseUrl },
@@ -128,8 +129,8 @@ test("a busy HTTP port: exit 2, before any connection to Postgres", async () => 
 
 test("migrate tells what it did, and the second time that there was nothing to do", async () => {
   const empty = await createDatabase({ migrated: false });
-  const first = await takeover(["migrate"], { DATABASE_URL: empty.url });
-  const second = await takeover(["migrate"], { DATABASE_URL: empty.url });
+  const first = await takeoverHere(["migrate"], { DATABASE_URL: empty.url });
+  const second = await takeoverHere(["migrate"], { DATABASE_URL: empty.url });
   await empty.drop();
   expect(first).toMatchObject({ code: 0, err: [] });
   expect(first.out).toMatch(/^graphile_worker: level 0 to 19\nbmdb: applied 0001_tables\n/);
