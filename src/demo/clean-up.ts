@@ -8,6 +8,7 @@ import { forgetMachines } from "../bmdb/provide-machines.js";
 import { connectionsOf, dropWorkerLogins } from "../bmdb/worker-logins.js";
 import { machinesIn, readJournal } from "./journal.js";
 import { endedWithin, exitOf } from "./kept-process.js";
+import { processesWith } from "./marked-processes.js";
 
 /** What a demo leaves behind unless it is taken away. */
 export interface Remains {
@@ -23,6 +24,7 @@ export interface Remains {
 export const JOURNAL = "journal.jsonl";
 
 const WORKERS_END_MS = 20_000;
+const FOLDER_GOES_MS = 30_000;
 const CLEANED_UP_MS = 60_000;
 
 /** Takes all of it away. The database waits for the workers, which end at the same time. */
@@ -32,9 +34,20 @@ export async function cleanUp({ folder, databaseUrl, logins }: Remains): Promise
       await cleanUpDatabase(databaseUrl, logins, path.join(folder, JOURNAL));
     }
   } finally {
-    // The fleet may still be at it, too.
-    await rm(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
+    await removeFolder(folder);
   }
+}
+
+/**
+ * The fleet, whose temporary folder this is, ends at the same time; a command that a worker gave it might make
+ * its machine's folder anew, and with it this one. Workers may still write their logs.
+ */
+async function removeFolder(folder: string): Promise<void> {
+  const deadline = performance.now() + FOLDER_GOES_MS;
+  while (processesWith("TMPDIR", folder).length > 0 && performance.now() < deadline) {
+    await delay(50);
+  }
+  await rm(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
 }
 
 async function cleanUpDatabase(

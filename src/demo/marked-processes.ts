@@ -31,7 +31,12 @@ export async function endMarkedProcesses(mark: string): Promise<void> {
 }
 
 export function markedProcesses(mark: string): number[] {
-  const entry = `${MARK_VARIABLE}=${mark}`;
+  return processesWith(MARK_VARIABLE, mark);
+}
+
+/** The processes of this user that have the variable in their environment with this value. */
+export function processesWith(variable: string, value: string): number[] {
+  const entry = `${variable}=${value}`;
   return processIds().filter((pid) => {
     try {
       return readFileSync(`/proc/${pid}/environ`, "latin1").split("\0").includes(entry);

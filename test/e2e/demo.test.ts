@@ -77,7 +77,12 @@ const isOpen = (port: number) =>
 
 async function nothingIsLeft(said: string): Promise<void> {
   await waitFor("no process is left", () => processesOf(folder).length === 0, 20_000);
-  await waitFor("no file is left", async () => (await readdir(folder)).length === 0, 20_000);
+  await waitFor("no file is left", async () => (await readdir(folder)).length === 0, 20_000).catch(
+    async (cause: unknown) => {
+      const left = await readdir(folder, { recursive: true });
+      throw new Error(`left behind: ${left.slice(0, 20).join(", ")}`, { cause });
+    },
+  );
   for (const port of portsIn(said)) {
     expect(await isOpen(port), `port ${port}`).toBe(false);
   }

@@ -29,11 +29,11 @@ describeWithSshd("Postgres away under a running worker", () => {
     );
     await waitFor("it is not ready", async () => (await replica.get("/readyz")).startsWith("503"));
     expect(await replica.get("/livez")).toMatch(/^200 /);
-    const silence = Date.now() + 15_000;
+    const silence = Date.now() + 8_000;
     const meanwhile = await site.provideOne("m1");
-    await waitFor("15 s are over", () => Date.now() > silence, 20_000);
-    // 30 lines in 60 s are allowed; a line per poll and slot would be 75 by now.
-    expect(lines() - before).toBeLessThan(20);
+    await waitFor("8 s are over", () => Date.now() > silence, 20_000);
+    // 30 lines in 60 s are allowed; a line per poll and slot would be 40 by now.
+    expect(lines() - before).toBeLessThan(12);
 
     await proxy.back();
     await waitFor("what was inserted meanwhile is started", () => site.started(meanwhile), 30_000);
