@@ -97,7 +97,9 @@ create table bmdb.work_history (
   step text,
   session_id uuid,
   job_id bigint,
-  duration interval
+  duration interval,
+  -- What the agent wanted the operator to know though it runs.
+  warnings text[]
 );
 create index work_history_by_machine on bmdb.work_history (machine_id, history_id);
 create index work_history_by_time on bmdb.work_history (at);

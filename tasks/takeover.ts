@@ -85,7 +85,7 @@ async function attemptTakeover(
   let provider = "other";
   const reached: { taken?: { machine: ClaimedMachine; over: TakenOver } } = {};
   try {
-    return await withTransaction(worker.pools.transactions, limits, async (tx) => {
+    const ended = await withTransaction(worker.pools.transactions, limits, async (tx) => {
       const claim = await claimMachine(tx, machineId);
       const machine = await claimed(tx, claim, job);
       if (machine === undefined) {
@@ -106,6 +106,8 @@ async function attemptTakeover(
       }
       return await settle(tx, worker, attempt, machine, reached.taken.over);
     });
+    tellStarted(worker.log, ended, reached.taken?.over);
+    return ended;
   } catch (error) {
     if (error instanceof MachineLocked) {
       await withTransaction(worker.pools.transactions, limits, (tx) =>
@@ -189,6 +191,7 @@ function harvestOf(machine: ClaimedMachine, over: TakenOver): Harvest {
   return {
     agentKey: over.agentKey,
     hostKey: over.hostKey,
+    warnings: over.warnings,
     provider: machine.provider,
     providerId: machine.providerId,
   };
@@ -241,6 +244,23 @@ async function endWithFailure(
   return { outcome: "failed", provider: machine.provider, failure: { step, code } };
 }
 
+/** Told after the commit: what the log says has happened. */
+function tellStarted(log: Logger, ended: Ended, over: TakenOver | undefined): void {
+  if (ended.outcome !== "started" || over === undefined) {
+    return;
+  }
+  const fields = {
+    provider: ended.provider,
+    agentPublicKey: Buffer.from(over.agentKey).toString("hex"),
+    ...(over.hostKey !== null && { hostKey: over.hostKey }),
+  };
+  if (over.warnings.length > 0) {
+    log.warn({ ...fields, warnings: over.warnings }, "taken over; its agent warns");
+  } else {
+    log.info(fields, "taken over");
+  }
+}
+
 /** The commit failed, was cut, or nobody knows: the key must not be lost. */
 async function rescue(
   worker: TakeoverWorker,
@@ -259,8 +279,11 @@ async function rescue(
       settle(tx, worker, attempt, machine, over),
     );
     if (ended === "was_committed") {
-      return { outcome: "started", provider: machine.provider };
+      const started: Ended = { outcome: "started", provider: machine.provider };
+      tellStarted(worker.log, started, over);
+      return started;
     }
+    tellStarted(worker.log, ended, over);
     if (ended.outcome === "started" && ended.inserted) {
       worker.metrics.keyRescued();
     }

@@ -7,6 +7,7 @@ export interface Harvest {
   readonly agentKey: Uint8Array;
   /** `<type> <base64>`; null where the policy is not to look. */
   readonly hostKey: string | null;
+  readonly warnings: readonly string[];
   /** As the claim read them: the key belongs to this hardware and no other. */
   readonly provider: string;
   readonly providerId: string;
@@ -56,7 +57,7 @@ export async function finish(tx: Tx, attempt: Attempt, harvest: Harvest): Promis
   await deleteBackoff(tx, attempt.machineId);
   await tx.query("select bmdb.delete_takeover_jobs($1, $2)", [attempt.jobId, attempt.machineId]);
   if (onRecord === "ours") {
-    await recordEnd(tx, attempt, { event: "Finished" });
+    await recordEnd(tx, attempt, { event: "Finished", warnings: harvest.warnings });
     return { result: "started", inserted: inserted.length === 1 };
   }
   await recordEnd(tx, attempt, {

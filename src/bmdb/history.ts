@@ -11,7 +11,7 @@ export interface Attempt {
 }
 
 export type End =
-  | { readonly event: "Finished" }
+  | { readonly event: "Finished"; readonly warnings: readonly string[] }
   | {
       readonly event: "Failed";
       readonly code: FailureCode;
@@ -67,8 +67,8 @@ export async function recordStarted(queue: pg.Pool, attempt: Attempt): Promise<v
 export async function recordEnd(tx: Tx, attempt: Attempt, end: End): Promise<void> {
   await tx.query(
     `insert into bmdb.work_history
-       (machine_id, process, event, failed_cause, code, step, session_id, job_id, duration)
-     select machine_id, process, $4, $5, $6, $7, session_id, job_id, clock_timestamp() - at
+       (machine_id, process, event, failed_cause, code, step, session_id, job_id, duration, warnings)
+     select machine_id, process, $4, $5, $6, $7, session_id, job_id, clock_timestamp() - at, $8
      from (
        select *
        from bmdb.work_history
@@ -91,6 +91,7 @@ export async function recordEnd(tx: Tx, attempt: Attempt, end: End): Promise<voi
       "cause" in end ? end.cause : null,
       "code" in end ? end.code : null,
       "step" in end ? end.step : null,
+      "warnings" in end && end.warnings.length > 0 ? end.warnings : null,
     ],
   );
 }

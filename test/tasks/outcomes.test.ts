@@ -9,6 +9,7 @@ import {
   HOST_KEY,
   type Scene,
   type Steps,
+  takenOver,
   useStage,
 } from "../support/scene.js";
 
@@ -40,6 +41,32 @@ describe("a takeover that succeeds", () => {
     expect(await scene.status(machineId)).toMatchObject({ state: "started", code: null });
     await expectAtRest(scene, machineId);
     expect(await scene.outcomes()).toEqual({ started: 1 });
+  });
+
+  test("is told in the log with its key, and its agent's warnings are logged and kept", async () => {
+    const quiet = await scene.provide();
+    const warning = await scene.provide();
+    const key = randomBytes(32);
+    await scene.attempt(quiet, answers(key));
+    await scene.attempt(warning, async () => ({
+      ...takenOver(randomBytes(32)),
+      warnings: ["the clock is an hour off"],
+    }));
+    const lines = scene.log.map((line) => JSON.parse(line));
+    expect(lines).toContainEqual(
+      expect.objectContaining({
+        msg: "taken over",
+        level: "info",
+        agentPublicKey: key.toString("hex"),
+      }),
+    );
+    expect(lines).toContainEqual(
+      expect.objectContaining({ level: "warn", warnings: ["the clock is an hour off"] }),
+    );
+    const kept = await scene.database.query(
+      "select warnings from bmdb.work_history where event = 'Finished' order by history_id",
+    );
+    expect(kept).toEqual([{ warnings: null }, { warnings: ["the clock is an hour off"] }]);
   });
 
   test("after failures leaves no backoff and no job", async () => {

@@ -133,6 +133,7 @@ test.each([
         {
           agentKey: randomBytes(32),
           hostKey: HOST_KEY,
+          warnings: [],
           provider: "static",
           providerId: row?.provider_id ?? "",
         },
