@@ -1,7 +1,7 @@
 import { type ChildProcessByStdio, spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { chown, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { chown, readFile, rm, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import type { Readable, Writable } from "node:stream";
@@ -27,7 +27,7 @@ const STOP_DEADLINE_MS = 20_000;
 const PORT_TRIES = 3;
 
 /**
- * Has the folder, makes the data in it and runs the server, for as long as somebody holds the other end of
+ * Makes the folder and has it, makes the data in it and runs the server, for as long as somebody holds the other end of
  * its standard input: so all of it goes however its owner ends, SIGKILL included, and whenever. `$1` is the
  * folder, the rest are the server's arguments. Told line by line: the folder of the binaries, whereupon it
  * initialises and answers `initdb` with the exit code; then a port to start on, and another if that was taken.
@@ -38,6 +38,8 @@ const PORT_TRIES = 3;
 const KEEPER = `
 trap '' PIPE
 folder=$1; shift
+mkdir -m 700 "$folder" && cd "$folder" || exit 1
+echo made
 server=
 if IFS= read -r bin; then
   "$bin/initdb" --pgdata="$folder/data" --username=postgres --pwfile="$folder/password" \
@@ -70,16 +72,15 @@ export async function startEmbeddedPostgres(
 ): Promise<EmbeddedPostgres> {
   const shipped = await shippedBinaries();
   const runAs = await userForServer();
-  const folder = await mkdtemp(path.join(temporaryFolder(runAs), "takeover-postgres-"));
-  if (runAs) {
-    await chown(folder, runAs.uid, runAs.gid);
-  }
+  const name = `takeover-postgres-${randomBytes(6).toString("hex")}`;
+  const folder = path.join(temporaryFolder(runAs), name);
   const keeper = startKeeper(folder, settings, runAs);
   const stop = async (): Promise<void> => {
     await endKeeper(keeper);
     await rm(folder, { recursive: true, force: true });
   };
   try {
+    await answerOf(keeper, "made", "the making of its folder");
     const binaries = await usableBinaries(shipped, folder, runAs);
     const password = randomBytes(12).toString("hex");
     await initialise(keeper, binaries, folder, password, runAs);
@@ -125,7 +126,7 @@ function startKeeper(
   };
   const options = Object.entries(all).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   const keeper = spawn("/bin/sh", ["-c", KEEPER, "keeper", folder, ...options], {
-    cwd: folder,
+    cwd: "/",
     // In a session of its own: Ctrl-C on a terminal must end the workers before their database.
     detached: true,
     stdio: ["pipe", "pipe", "ignore"],
@@ -150,15 +151,25 @@ async function initialise(
     await chown(passwordFile, runAs.uid, runAs.gid);
   }
   keeper.stdin.write(`${binaries}\n`);
-  const answer = await once(keeper.stdout, "data", {
-    signal: AbortSignal.timeout(START_DEADLINE_MS),
-  }).catch((cause: unknown) => {
-    throw new Error(`initdb did not end within ${START_DEADLINE_MS / 1000} s`, { cause });
-  });
-  if (String(answer).trim() !== "initdb 0") {
+  await answerOf(keeper, "initdb 0", "initdb").catch(async (cause: unknown) => {
     throw new Error(
       `the embedded Postgres cannot be set up (${await endOf(path.join(folder, "log"))}); --database-url names another`,
+      { cause },
     );
+  });
+}
+
+/** Waits for the keeper's next line, which must be the wanted one. */
+async function answerOf(keeper: Keeper, wanted: string, what: string): Promise<void> {
+  const signal = AbortSignal.timeout(START_DEADLINE_MS);
+  const line = await Promise.race([
+    once(keeper.stdout, "data", { signal }),
+    once(keeper, "exit", { signal }).then(([code]) => `exit ${code}`),
+  ]).catch((cause: unknown) => {
+    throw new Error(`${what} took longer than ${START_DEADLINE_MS / 1000} s`, { cause });
+  });
+  if (String(line).trim() !== wanted) {
+    throw new Error(`${what} failed: ${String(line).trim()}`);
   }
 }
 

@@ -153,7 +153,7 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosReport> {
     }
     pending.clear();
     const sound = world.machines.map(({ machineId }) => machineId);
-    await calm(sql, sound);
+    await calm(sql, sound, options.replicas);
     for (const replica of replicas) {
       await replica.stop(20_000);
     }
@@ -205,7 +205,7 @@ async function storm(
 }
 
 /** Nothing goes wrong any more: operators ask for what failed until all sound machines have their key. */
-async function calm(sql: World["sql"], sound: readonly string[]): Promise<void> {
+async function calm(sql: World["sql"], sound: readonly string[], replicas: number): Promise<void> {
   await sql("select bmdb.release_takeover(machine_id) from bmdb.machine_hold");
   let asked = 0;
   await waitFor(
@@ -225,10 +225,16 @@ async function calm(sql: World["sql"], sound: readonly string[]): Promise<void> 
       const [row] = await sql(
         `select (select count(*) from bmdb.machine_agent_started where machine_id = any ($1::uuid[]))::integer as keys,
                 (select count(*) from graphile_worker.jobs
-                 where locked_at is not null or run_at <= now())::integer as busy`,
+                 where locked_at is not null or run_at <= now())::integer as busy,
+                (select count(*) from bmdb.sessions)::integer as sessions`,
         [sound],
       );
-      return Number(row?.keys) === sound.length && Number(row?.busy) === 0;
+      // Sessions of those that died are reaped as well.
+      return (
+        Number(row?.keys) === sound.length &&
+        Number(row?.busy) === 0 &&
+        Number(row?.sessions) === replicas
+      );
     },
     QUIET_DEADLINE_MS,
   );

@@ -208,7 +208,7 @@ describeWithSshd("a connection to a real OpenSSH server", () => {
     await start();
     const proxy = await tcpProxy(sshd.port, { longestPiece: 200 });
     stopProxy = proxy.stop;
-    const failure = await failureOf(dial({ port: proxy.port, handshakeTimeoutMs: 1500 }));
+    const failure = await failureOf(dial({ port: proxy.port, handshakeTimeoutMs: 5000 }));
     expect(failure.code).toBe("TAKEOVER_DIAL_TIMEOUT");
     expect(failure.message).toContain("no end of key exchange");
   });
