@@ -10,11 +10,11 @@ const setting = (name: string, short: number, long: number) =>
 
 const options = {
   seed: setting("SEED", 1, Date.now() % 1_000_000),
-  machines: setting("MACHINES", 40, 2_000),
+  machines: setting("MACHINES", 30, 2_000),
   faulty: setting("FAULTY", 4, 20),
   replicas: setting("REPLICAS", 2, 4),
   injections: setting("FAULTS", 20, 200),
-  everyMs: full ? 900 : 500,
+  everyMs: full ? 900 : 300,
   relayEvery: full ? 20 : 4,
 };
 

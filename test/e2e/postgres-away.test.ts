@@ -1,75 +1,92 @@
-import { afterEach, beforeEach, expect, inject, test } from "vitest";
-import { createInstallation, type Installation } from "../support/installation.js";
+import { expect, inject, test } from "vitest";
+import { type Installation, withInstallation } from "../support/installation.js";
 import { createPostgresProxy, type PostgresProxy } from "../support/postgres-proxy.js";
 import { describeWithSshd } from "../support/sshd.js";
 import { waitFor } from "../support/wait.js";
 
-let proxy: PostgresProxy;
-let site: Installation;
-beforeEach(async () => {
-  proxy = await createPostgresProxy(inject("postgresUrl"));
-  site = await createInstallation(proxy.through);
-});
-afterEach(async () => {
-  await site.remove();
-  proxy.close();
-});
+// Side by side: they wait more than they work.
+async function behindProxy(
+  act: (site: Installation, proxy: PostgresProxy) => Promise<void>,
+): Promise<void> {
+  const proxy = await createPostgresProxy(inject("postgresUrl"));
+  try {
+    await withInstallation((site) => act(site, proxy), proxy.through);
+  } finally {
+    proxy.close();
+  }
+}
 
 describeWithSshd("Postgres away under a running worker", () => {
-  test("the attempt is aborted at once, the probes tell, the log stays short, and all comes back by itself", async () => {
-    const replica = await site.worker("--log-level=info", "--shutdown-grace=2s");
-    const slow = await site.provideOne("slow");
-    await waitFor("the attempt runs", async () => (await site.runs()).length === 1);
-    const lines = () => replica.log().split("\n").length;
-    const before = lines();
-    await proxy.away();
-    await waitFor(
-      "the attempt is over",
-      async () => (await replica.metric("takeover_attempts_running")) === 0,
-    );
-    await waitFor("it is not ready", async () => (await replica.get("/readyz")).startsWith("503"));
-    expect(await replica.get("/livez")).toMatch(/^200 /);
-    const silence = Date.now() + 8_000;
-    const meanwhile = await site.provideOne("m1");
-    await waitFor("8 s are over", () => Date.now() > silence, 20_000);
-    // 30 lines in 60 s are allowed; a line per poll and slot would be 40 by now.
-    expect(lines() - before).toBeLessThan(12);
+  test.concurrent(
+    "the attempt is aborted at once, the probes tell, the log stays short, and all comes back by itself",
+    () =>
+      behindProxy(async (site, proxy) => {
+        const replica = await site.worker("--log-level=info", "--shutdown-grace=2s");
+        const slow = await site.provideOne("slow");
+        await waitFor("the attempt runs", async () => (await site.runs()).length === 1);
+        const lines = () => replica.log().split("\n").length;
+        const before = lines();
+        await proxy.away();
+        await waitFor(
+          "the attempt is over",
+          async () => (await replica.metric("takeover_attempts_running")) === 0,
+        );
+        await waitFor("it is not ready", async () =>
+          (await replica.get("/readyz")).startsWith("503"),
+        );
+        expect(await replica.get("/livez")).toMatch(/^200 /);
+        const silence = Date.now() + 8_000;
+        const meanwhile = await site.provideOne("m1");
+        await waitFor("8 s are over", () => Date.now() > silence, 20_000);
+        // 30 lines in 60 s are allowed; a line per poll and slot would be 40 by now.
+        expect(lines() - before).toBeLessThan(12);
 
-    await proxy.back();
-    await waitFor("what was inserted meanwhile is started", () => site.started(meanwhile), 30_000);
-    await waitFor("it is ready", async () => (await replica.get("/readyz")).startsWith("200"));
-    await waitFor(
-      "the attempt is repeated",
-      async () => (await site.history(slow)).length >= 3,
-      40_000,
-    );
-    expect((await site.history(slow)).slice(0, 3)).toEqual(["Started", "Canceled", "Started"]);
-    expect(await replica.metric("takeover_failures_total")).toBe(0);
-    await waitFor(
-      "LISTEN is restored",
-      async () => (await replica.metric("takeover_listen_connected")) === 1,
-      30_000,
-    );
-    await replica.stop();
-  }, 150_000);
+        await proxy.back();
+        await waitFor(
+          "what was inserted meanwhile is started",
+          () => site.started(meanwhile),
+          30_000,
+        );
+        await waitFor("it is ready", async () => (await replica.get("/readyz")).startsWith("200"));
+        await waitFor(
+          "the attempt is repeated",
+          async () => (await site.history(slow)).length >= 3,
+          40_000,
+        );
+        expect((await site.history(slow)).slice(0, 3)).toEqual(["Started", "Canceled", "Started"]);
+        expect(await replica.metric("takeover_failures_total")).toBe(0);
+        await waitFor(
+          "LISTEN is restored",
+          async () => (await replica.metric("takeover_listen_connected")) === 1,
+          30_000,
+        );
+        await replica.stop();
+      }),
+    150_000,
+  );
 
-  test("a network that swallows everything is noticed before an agent is run, and the worker comes back", async () => {
-    const replica = await site.worker("--shutdown-grace=2s");
-    const slow = await site.provideOne("slow");
-    await waitFor("the attempt runs", async () => (await site.runs()).length === 1);
-    proxy.stall();
-    await waitFor(
-      "the attempt is over",
-      async () => replica.log().includes("the machine's lock may be lost"),
-      20_000,
-    );
-    await proxy.back();
-    await waitFor(
-      "the attempt is repeated",
-      async () => (await site.history(slow)).length >= 3,
-      90_000,
-    );
-    expect((await site.history(slow)).slice(0, 3)).toEqual(["Started", "Canceled", "Started"]);
-    await replica.stop();
-  }, 150_000);
+  test.concurrent(
+    "a network that swallows everything is noticed before an agent is run, and the worker comes back",
+    () =>
+      behindProxy(async (site, proxy) => {
+        const replica = await site.worker("--shutdown-grace=2s");
+        const slow = await site.provideOne("slow");
+        await waitFor("the attempt runs", async () => (await site.runs()).length === 1);
+        proxy.stall();
+        await waitFor(
+          "the attempt is over",
+          async () => replica.log().includes("the machine's lock may be lost"),
+          20_000,
+        );
+        await proxy.back();
+        await waitFor(
+          "the attempt is repeated",
+          async () => (await site.history(slow)).length >= 3,
+          90_000,
+        );
+        expect((await site.history(slow)).slice(0, 3)).toEqual(["Started", "Canceled", "Started"]);
+        await replica.stop();
+      }),
+    150_000,
+  );
 });

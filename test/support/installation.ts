@@ -140,6 +140,19 @@ export async function createInstallation(
   return site;
 }
 
+/** For tests that run beside others of their file: an installation of their own, removed afterwards. */
+export async function withInstallation(
+  act: (site: Installation) => Promise<void>,
+  through?: (databaseUrl: string) => string,
+): Promise<void> {
+  const site = await createInstallation(through);
+  try {
+    await act(site);
+  } finally {
+    await site.remove();
+  }
+}
+
 function endChild(pid: number): void {
   try {
     process.kill(pid, "SIGKILL");
