@@ -5,7 +5,6 @@ import { type Installation, withInstallation } from "../support/installation.js"
 import { describeWithSshd } from "../support/sshd.js";
 import { waitFor } from "../support/wait.js";
 
-
 const counter = (site: Installation) => async (condition: string) =>
   (await site.database.query(`select from bmdb.work_history where ${condition}`)).length;
 
