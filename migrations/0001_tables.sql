@@ -116,3 +116,9 @@ create table bmdb.work_backoff (
   last_interval_seconds double precision,
   primary key (machine_id, process)
 );
+
+-- When a worker last took a turn at what any of them does for all: see src/bmdb/upkeep-turn.ts.
+create table bmdb.upkeep_turn (
+  duty text primary key,
+  begun_at timestamptz not null
+);

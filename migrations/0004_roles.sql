@@ -47,6 +47,7 @@ grant insert on bmdb.machine_agent_started, bmdb.machine_ssh_host_key to takeove
 -- delete: the history's retention
 grant insert, delete on bmdb.work_history to takeover_worker;
 grant insert, update, delete on bmdb.sessions, bmdb.work_backoff to takeover_worker;
+grant insert, update on bmdb.upkeep_turn to takeover_worker;
 grant execute on function
   bmdb.put_takeover_jobs(uuid[], timestamptz[], boolean),
   bmdb.delete_takeover_job(bigint), bmdb.delete_takeover_jobs(bigint, uuid),

@@ -2,6 +2,7 @@ import type pg from "pg";
 import { pruneHistory } from "../bmdb/history.js";
 import { HEARTBEAT_SECONDS, keepSession, reapSessions, type Session } from "../bmdb/session.js";
 import { SWEEP_BATCH, sweepTakeovers } from "../bmdb/sweep.js";
+import { takeTurn } from "../bmdb/upkeep-turn.js";
 import type { LimitedLogger } from "../telemetry/limited-logger.js";
 import type { Metrics } from "../telemetry/metrics.js";
 
@@ -11,11 +12,16 @@ export interface Upkeep {
 }
 
 const SWEEP_EVERY_MS = 60_000;
+/** Below the period, for timers and the database are never exact: else every second turn would be missed. */
+const SWEEP_TURN_MS = SWEEP_EVERY_MS - 5_000;
 /** Enough for a million machines a minute; what is left is the next minute's. */
 const MOST_BATCHES = 2_000;
 const PRUNE_BATCH = 1_000;
 
-/** Keeps the session alive and reaps others' every 4 s; sweeps, and prunes the history, every minute. */
+/**
+ * Keeps the session alive and reaps others' every 4 s; sweeps, and prunes the history, every minute unless
+ * another worker has done so meanwhile.
+ */
 export function startUpkeep(options: {
   readonly queue: pg.Pool;
   readonly session: () => Session;
@@ -71,8 +77,10 @@ export function startUpkeep(options: {
   const timers = [
     every(HEARTBEAT_SECONDS * 1000, "heartbeat", heartbeat),
     every(SWEEP_EVERY_MS, "sweep", async () => {
-      await sweep();
-      await prune();
+      if (await takeTurn(queue, "sweep", SWEEP_TURN_MS)) {
+        await sweep();
+        await prune();
+      }
     }),
   ];
 

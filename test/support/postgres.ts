@@ -79,16 +79,25 @@ const RESET = `
   delete from bmdb.machines; delete from bmdb.machine_provided; delete from bmdb.machine_agent_started;
   delete from bmdb.machine_ssh_host_key; delete from bmdb.machine_hold; delete from bmdb.provider_pause;
   delete from bmdb.machine_os_installation_request; delete from bmdb.machine_os_installation_report;
-  delete from bmdb.sessions; delete from bmdb.work_history; delete from bmdb.work_backoff;
+  delete from bmdb.sessions; delete from bmdb.upkeep_turn; delete from bmdb.work_history; delete from bmdb.work_backoff;
   delete from graphile_worker._private_jobs;
   set session_replication_role = origin`;
 
-/** Clones the migrated template (or an empty database): some 50 ms. Drop it when done. */
-export async function createDatabase({ migrated = true } = {}): Promise<TestDatabase> {
-  const server = inject("postgresUrl");
+/**
+ * Clones the migrated template (or an empty database): some 50 ms. On a server of the test's own there is no
+ * template, and it is migrated. Drop it when done.
+ */
+export async function createDatabase(
+  options: { migrated?: boolean; server?: string | undefined } = {},
+): Promise<TestDatabase> {
+  const { migrated = true, server = inject("postgresUrl") } = options;
+  const template = migrated && options.server === undefined ? TEMPLATE : "template0";
   const name = `test_${randomBytes(6).toString("hex")}`;
-  await onServer(server, `create database ${name} template ${migrated ? TEMPLATE : "template0"}`);
+  await onServer(server, `create database ${name} template ${template}`);
   const url = server + name;
+  if (migrated && template !== TEMPLATE) {
+    await migrate(url);
+  }
   const pool = new pg.Pool({ connectionString: url, max: 20 });
   pool.on("error", () => undefined);
   const logins: string[] = [];
