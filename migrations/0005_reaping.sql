@@ -16,6 +16,9 @@ set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
 as $$
 declare
+  takeover integer := (
+    select id from graphile_worker._private_tasks where identifier = 'takeover'
+  );
   lapsed uuid[];
   pools text[];
   freed integer;
@@ -28,6 +31,25 @@ begin
     delete from bmdb.sessions where deadline < clock_timestamp() returning session_id
   )
   select coalesce(array_agg(session_id), '{}') into lapsed from gone;
+
+  -- A lock without a name, made by hand, is nobody's; freeing goes by names, so it gets one that no session has.
+  update graphile_worker._private_jobs
+  set locked_by = 'nobody'
+  where locked_at is not null and locked_by is null and task_id = takeover;
+
+  -- Whoever adds jobs by hand may name a queue, which runs its jobs one by one. The library gives a queue free
+  -- as it deletes the job that ran; where an attempt has deleted its own it stays locked, and no job runs in it.
+  update graphile_worker._private_job_queues as queue
+  set locked_at = null, locked_by = null
+  where queue.locked_at < clock_timestamp() - interval '5 seconds'
+    and exists (
+      select from graphile_worker._private_jobs as job
+      where job.job_queue_id = queue.id and job.task_id = takeover
+    )
+    and not exists (
+      select from graphile_worker._private_jobs as job
+      where job.job_queue_id = queue.id and job.locked_at is not null
+    );
 
   -- A worker registers its name before it fetches; the few seconds are for whoever locks jobs by hand.
   select array_agg(distinct job.locked_by), count(*)

@@ -18,7 +18,8 @@ const JITTER = 0.1;
  * @param lastSeconds what this function gave for the failure before, or null after a success or an operator's ask
  */
 export function nextBackoffSeconds(retryClass: RetryClass, lastSeconds: number | null): number {
-  const grown = lastSeconds === null ? 0 : lastSeconds * GROWTH;
+  // Not a number, where somebody wrote that into the row, counts as none: no retry could be timed by it.
+  const grown = lastSeconds === null || Number.isNaN(lastSeconds) ? 0 : lastSeconds * GROWTH;
   return Math.min(LONGEST_SECONDS, Math.max(FIRST_SECONDS[retryClass], grown));
 }
 

@@ -42,7 +42,8 @@ export function takeoverTask(worker: TakeoverWorker): Task {
       log.error({}, 'a takeover job was dropped: its payload has no "machineId" that is a UUID');
     }
     worker.metrics.attemptStarted();
-    worker.metrics.jobWaited((Date.now() - job.run_at.getTime()) / 1000);
+    // No Date but a number where somebody gave "-infinity".
+    worker.metrics.jobWaited((Date.now() - Number(job.run_at)) / 1000);
     const begun = performance.now();
     let ended: Ended = { outcome: "canceled", provider: "other" };
     try {

@@ -27,6 +27,13 @@ test("a worse class is not waited for shorter than its own first figure", () => 
   expect(nextBackoffSeconds("machine", 3600)).toBe(4320);
 });
 
+test("what was written into the row by hand cannot make a wait of no length or no end", () => {
+  for (const last of [Number.NaN, -5, Number.NEGATIVE_INFINITY]) {
+    expect(nextBackoffSeconds("machine", last)).toBe(60);
+  }
+  expect(nextBackoffSeconds("machine", Number.POSITIVE_INFINITY)).toBe(4 * 3600);
+});
+
 test("jitter stays within ten per cent", () => {
   fc.assert(
     fc.property(

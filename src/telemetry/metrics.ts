@@ -73,7 +73,12 @@ export function createMetrics(options: {
     },
     stepEnded: (step, seconds) => metric.stepDuration.observe({ step }, seconds),
     // The clocks of database and worker differ a little; a wait below zero is none.
-    jobWaited: (seconds) => metric.jobWait.observe(Math.max(0, seconds)),
+    jobWaited(seconds) {
+      // One infinite value would be the sum for ever.
+      if (Number.isFinite(seconds)) {
+        metric.jobWait.observe(Math.max(0, seconds));
+      }
+    },
     setAttemptSlots: (slots) => metric.slots.set(slots),
     uploadEnded(upload) {
       metric.uploads.inc({ result: upload.result });

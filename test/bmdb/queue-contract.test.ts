@@ -21,12 +21,18 @@ test("its private tables have the columns that our functions read", async () => 
          ('_private_jobs', 'id'), ('_private_jobs', 'key'), ('_private_jobs', 'payload'),
          ('_private_jobs', 'task_id'), ('_private_jobs', 'run_at'), ('_private_jobs', 'attempts'),
          ('_private_jobs', 'max_attempts'), ('_private_jobs', 'locked_at'),
-         ('_private_jobs', 'locked_by'), ('_private_tasks', 'id'), ('_private_tasks', 'identifier')
+         ('_private_jobs', 'locked_by'), ('_private_jobs', 'job_queue_id'),
+         ('_private_tasks', 'id'), ('_private_tasks', 'identifier'), ('_private_job_queues', 'id'),
+         ('_private_job_queues', 'locked_at'), ('_private_job_queues', 'locked_by')
        ) order by 1`,
   );
   expect(columns.map(({ column }) => column)).toEqual([
+    "_private_job_queues.id integer",
+    "_private_job_queues.locked_at timestamp with time zone",
+    "_private_job_queues.locked_by text",
     "_private_jobs.attempts smallint",
     "_private_jobs.id bigint",
+    "_private_jobs.job_queue_id integer",
     "_private_jobs.key text",
     "_private_jobs.locked_at timestamp with time zone",
     "_private_jobs.locked_by text",

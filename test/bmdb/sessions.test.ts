@@ -71,6 +71,34 @@ test("a job locked just now, under a name that is not registered yet, is left al
   expect(await reap()).toBe(1);
 });
 
+test("a job that was locked by hand under no name is freed", async () => {
+  const machineId = await scene.provide();
+  await scene.database.query(
+    "update graphile_worker._private_jobs set locked_at = now() - interval '1 min'",
+  );
+  expect(await reap()).toBe(1);
+  await expectAtRest(scene, machineId);
+});
+
+test("a queue named by hand is given free once the attempt that ran in it has ended, and not before", async () => {
+  await scene.database.query(
+    `select graphile_worker.add_job('takeover', '{}', queue_name => 'by hand');
+     update graphile_worker._private_job_queues set locked_at = now() - interval '1 min', locked_by = 'p';
+     select graphile_worker.add_job('takeover', '{}', queue_name => 'by hand');
+     update graphile_worker._private_jobs set locked_at = now(), locked_by = 'p'
+     where id = (select min(id) from graphile_worker._private_jobs)`,
+  );
+  const locked = () =>
+    scene.database.query(
+      "select locked_by from graphile_worker._private_job_queues where locked_at is not null",
+    );
+  await reap();
+  expect(await locked()).toEqual([{ locked_by: "p" }]);
+  await scene.database.query("delete from graphile_worker._private_jobs where locked_by = 'p'");
+  await reap();
+  expect(await locked()).toEqual([]);
+});
+
 test("jobs of other tasks are not freed", async () => {
   await scene.database.query("select graphile_worker.add_job('another', '{}')");
   await scene.database.query(
