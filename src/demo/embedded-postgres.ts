@@ -236,7 +236,8 @@ async function whenReady(
   const deadline = Date.now() + START_DEADLINE_MS;
   while (Date.now() < deadline) {
     const said = await endOf(log);
-    if (/ready to accept connections/.test(said) && (await isListening(port))) {
+    // Read-only: a standby, which a test makes of it.
+    if (/ready to accept (read-only )?connections/.test(said) && (await isListening(port))) {
       return undefined;
     }
     if (fatal.test(said)) {

@@ -15,6 +15,7 @@ import type { Logger } from "../telemetry/logger.js";
 import type { Metrics } from "../telemetry/metrics.js";
 import type { WorkerConfiguration } from "./configuration.js";
 import { createHealth, type WorkerHealth } from "./health.js";
+import { captureConsole } from "./library-console.js";
 import { knownMigrations, QUEUE_SCHEMA_LEVEL } from "./migrations.js";
 import { type QueueRunner, startQueueRunner } from "./queue-runner.js";
 import { startUpkeep } from "./upkeep.js";
@@ -57,6 +58,7 @@ export async function runWorker(
           metrics,
         });
   const log = createLimitedLogger(logger, LOG_EVERY_MS);
+  const releaseConsole = captureConsole(log);
   const pools = createPools({
     databaseUrl: configuration.databaseUrl,
     concurrency: configuration.concurrency,
@@ -73,6 +75,7 @@ export async function runWorker(
   } finally {
     await bounded(pools.end(), "closing the database connections", log);
     await http?.close();
+    releaseConsole();
     log.close();
   }
 }

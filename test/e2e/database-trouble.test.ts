@@ -36,6 +36,37 @@ describeWithSshd("a worker whose connections are all cut", () => {
   }, 60_000);
 });
 
+describeWithSshd("a worker whose LISTEN connection alone is cut", () => {
+  test("picks a machine up within the poll interval, and listens again", async () => {
+    const replica = await site.worker();
+    await waitFor(
+      "it listens",
+      async () => (await replica.metric("takeover_listen_connected")) === 1,
+    );
+    await site.database.query(
+      `select pg_terminate_backend(pid) from pg_stat_activity
+       where datname = current_database() and query ilike 'listen%'`,
+    );
+    await waitFor(
+      "the loss is noticed",
+      async () => (await replica.metric("takeover_listen_connected")) === 0,
+    );
+    const machineId = await site.provideOne("m1");
+    await waitFor("the machine is started", () => site.started(machineId));
+    const [{ waited } = {}] = await site.database.query<{ waited: number }>(
+      `select extract(epoch from at - machine_created_at)::float8 as waited
+       from bmdb.work_history join bmdb.machines using (machine_id) where event = 'Started'`,
+    );
+    expect(waited).toBeLessThan(2.5);
+    await waitFor(
+      "it listens again",
+      async () => (await replica.metric("takeover_listen_connected")) === 1,
+    );
+    expect(await site.history(machineId)).toEqual(["Started", "Finished"]);
+    expect(await replica.stop()).toBe(0);
+  }, 60_000);
+});
+
 describeWithSshd("a worker whose queue runner breaks on every completion", () => {
   test("makes it anew until it works again, and no machine is driven twice", async () => {
     const replica = await site.worker();
@@ -61,34 +92,21 @@ describeWithSshd("a worker whose queue runner breaks on every completion", () =>
   }, 60_000);
 });
 
-describeWithSshd("a server that has become", () => {
-  test.each([
-    [
-      "read-only, as after a failover",
-      "set default_transaction_read_only = on",
-      "reset default_transaction_read_only",
-    ],
-    ["full", "connection limit 0", "connection limit -1"],
-  ])(
-    "%s: the worker says so, pauses, spends no attempt, and comes back by itself",
-    async (_name, worse, better) => {
-      const replica = await site.worker("--shutdown-grace=2s");
-      const name = new URL(site.database.url).pathname.slice(1);
-      await site.database.query(`alter database ${name} ${worse}`);
-      await terminateWorkers();
-      await waitFor("it is not ready", async () =>
-        (await replica.get("/readyz")).startsWith("503"),
-      );
-      const machineId = await site.provideOne("m1");
-      await waitFor("its probe says why, and that it lives", async () =>
-        /^200 .*(read-only|too many connections)/.test(await replica.get("/livez")),
-      );
-      await site.database.query(`alter database ${name} ${better}`);
-      await waitFor("the machine is started", () => site.started(machineId), 30_000);
-      await waitFor("it is ready", async () => (await replica.get("/readyz")).startsWith("200"));
-      expect(await site.history(machineId)).toEqual(["Started", "Finished"]);
-      expect(await replica.stop()).toBe(0);
-    },
-    60_000,
-  );
+describeWithSshd("a server without a connection to spare", () => {
+  test("makes the worker say so, pause, spend no attempt, and come back by itself", async () => {
+    const replica = await site.worker("--shutdown-grace=2s");
+    const name = new URL(site.database.url).pathname.slice(1);
+    await site.database.query(`alter database ${name} connection limit 0`);
+    await terminateWorkers();
+    await waitFor("it is not ready", async () => (await replica.get("/readyz")).startsWith("503"));
+    const machineId = await site.provideOne("m1");
+    await waitFor("its probe says why, and that it lives", async () =>
+      /^200 .*too many connections/.test(await replica.get("/livez")),
+    );
+    await site.database.query(`alter database ${name} connection limit -1`);
+    await waitFor("the machine is started", () => site.started(machineId), 30_000);
+    await waitFor("it is ready", async () => (await replica.get("/readyz")).startsWith("200"));
+    expect(await site.history(machineId)).toEqual(["Started", "Finished"]);
+    expect(await replica.stop()).toBe(0);
+  }, 60_000);
 });

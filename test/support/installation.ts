@@ -42,15 +42,19 @@ export interface Run {
   readonly machineId: string;
 }
 
-/** `through` puts something between the workers and their database: it changes the URL they are given. */
+/**
+ * `through` puts something between the workers and their database: it changes the URL they are given.
+ * `server` is the URL of another server than the run's, up to the database's name.
+ */
 export async function createInstallation(
   through: (databaseUrl: string) => string = (url) => url,
+  server?: string,
 ): Promise<Installation> {
   const folder = await mkdtemp(path.join(tmpdir(), "takeover-e2e-"));
   const target = path.join(folder, "machine", "agent");
   const journal = path.join(folder, "journal");
   const workers: WorkerProcess[] = [];
-  const database = await createDatabase();
+  const database = await createDatabase({ server });
   const publicLine = createKeyPair(path.join(folder, "key"), "test");
   await writeNodeAgent(path.join(folder, "agent"), journal);
   const sshd = await startSshd({ authorize: () => publicLine });
