@@ -19,10 +19,14 @@ export async function checkDatabase(pool: pg.Pool, expected: Expected): Promise<
   try {
     await pool.query("select");
   } catch (error) {
-    throw new DatabaseUnusable(
-      `the database cannot be used: ${describe(error)}; check --database-url, and that Postgres accepts connections`,
-      { cause: error },
-    );
+    const reason = describe(error);
+    // What PgBouncer says to the timeouts that our connections begin with.
+    const remedy = /unsupported startup parameter/.test(reason)
+      ? "there is a pooler in between; give Postgres's own address, for a worker needs sessions of its own"
+      : "check --database-url, and that Postgres accepts connections";
+    throw new DatabaseUnusable(`the database cannot be used: ${reason}; ${remedy}`, {
+      cause: error,
+    });
   }
   try {
     await checkSchemasExist(pool);

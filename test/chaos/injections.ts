@@ -26,6 +26,16 @@ const machine = ({ random, machines }: World) => random.pick(machines).machineId
 const some = (world: World) =>
   Array.from({ length: 1 + world.random.below(20) }, () => machine(world));
 
+const LOCKED_TABLES = [
+  "bmdb.machines",
+  "bmdb.machine_provided",
+  "bmdb.machine_agent_started",
+  "bmdb.work_history",
+  "bmdb.work_backoff",
+  "bmdb.sessions",
+  "graphile_worker._private_jobs",
+];
+
 /** Everything that happens to the installation, with how often compared with the others. */
 export const INJECTIONS: Readonly<Record<string, readonly [weight: number, inject: Inject]>> = {
   "replica killed": [5, async ({ random, replicas }) => random.pick(replicas).signal("SIGKILL")],
@@ -63,6 +73,27 @@ export const INJECTIONS: Readonly<Record<string, readonly [weight: number, injec
       const { proxy } = random.pick(replicas);
       proxy.stall();
       later(1_000 + random.below(9_000), () => proxy.back());
+    },
+  ],
+  "replica's Postgres slow": [
+    2,
+    async ({ random, replicas, later }) => {
+      const { proxy } = random.pick(replicas);
+      proxy.slow(100 + random.below(900));
+      later(2_000 + random.below(8_000), async () => proxy.slow(0));
+    },
+  ],
+  // For longer than the lock_timeout of those who want to write there, at times.
+  "table locked": [
+    3,
+    async ({ random, sql, later }) => {
+      const table = random.pick(LOCKED_TABLES);
+      const seconds = 0.5 + random.next() * 9;
+      later(0, async () => {
+        await sql(
+          `do $$ begin lock table ${table} in access exclusive mode; perform pg_sleep(${seconds}); end $$`,
+        );
+      });
     },
   ],
   "connections to machines cut": [

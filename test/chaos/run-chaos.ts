@@ -249,7 +249,7 @@ async function persistently<T>(act: () => Promise<T>): Promise<T> {
     } catch (error) {
       // SQLSTATEs of a server that goes or comes, and a socket's own codes; others are faults of the test.
       const code = (error as { code?: string }).code ?? "";
-      const passing = code === "" || /^(57P0|08|E)/.test(code) || code === "55P03";
+      const passing = code === "" || /^(57P0|08|40P01|55P03|E)/.test(code);
       if (!passing || Date.now() > deadline) {
         throw error;
       }

@@ -66,6 +66,23 @@ describeWithSshd("Postgres away under a running worker", () => {
   );
 
   test.concurrent(
+    "answers that come half a second late cost no machine and no session anything",
+    () =>
+      behindProxy(async (site, proxy) => {
+        const replica = await site.worker();
+        proxy.slow(500);
+        const machineId = await site.provideOne("m1");
+        await waitFor("the machine is started", () => site.started(machineId), 40_000);
+        await waitFor("its job is gone", async () => (await site.jobs()).length === 0, 20_000);
+        expect(await site.history(machineId)).toEqual(["Started", "Finished"]);
+        expect(replica.log()).not.toContain("the session had lapsed");
+        expect(await replica.get("/readyz")).toMatch(/^200 /);
+        await replica.stop();
+      }),
+    90_000,
+  );
+
+  test.concurrent(
     "a network that swallows everything is noticed before an agent is run, and the worker comes back",
     () =>
       behindProxy(async (site, proxy) => {

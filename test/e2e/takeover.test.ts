@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, truncate, writeFile } from "node:fs/promises";
 import net from "node:net";
 import path from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -8,6 +8,7 @@ import { freshPublicKey } from "../support/agents.js";
 import { createInstallation, type Installation } from "../support/installation.js";
 import { writeKeyedAgent } from "../support/journaling-agents.js";
 import { describeWithSshd, freePort, startSshd } from "../support/sshd.js";
+import { tcpProxy } from "../support/tcp-peer.js";
 import { waitFor } from "../support/wait.js";
 
 // Everything real: SQL, worker processes under the role takeover_worker, an OpenSSH server, agents.
@@ -214,6 +215,24 @@ describeWithSshd("SIGTERM", () => {
     }
     expect(await site.temporaryFiles()).toEqual([]);
     expect(await site.database.query("select from bmdb.sessions")).toEqual([]);
+  });
+
+  test("in the middle of an upload leaves no temporary file on the machine", async () => {
+    await truncate(path.join(site.folder, "agent"), 40_000_000);
+    // Some 10 MB a second: 2 MB in flight, 200 ms until they are acknowledged.
+    const slowWay = await tcpProxy(site.sshd.port, { delayMs: 100 });
+    const replica = await site.worker("--shutdown-grace=4s");
+    const machineId = await site.provideOne("m1", { port: slowWay.port });
+    await waitFor(
+      "the file is growing",
+      async () => (await site.temporaryFiles()).length === 1,
+      20_000,
+    );
+    expect(await replica.stop("SIGTERM", 6_000)).toBe(0);
+    expect(await site.temporaryFiles()).toEqual([]);
+    expect(await site.history(machineId)).toEqual(["Started", "Canceled"]);
+    expect(await site.state(machineId)).toBe("pending");
+    await slowWay.stop();
   });
 
   test("a second one skips the grace, and the exit code tells", async () => {

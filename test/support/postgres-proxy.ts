@@ -19,6 +19,8 @@ export interface PostgresProxy {
   away(): Promise<void>;
   /** As a network that is cut without a word: connections stay, and nothing passes. */
   stall(): void;
+  /** Every answer comes so much later. */
+  slow(ms: number): void;
   /** All is well again; what was stalled stays so, as packets that were lost. */
   back(): Promise<void>;
   close(): void;
@@ -31,6 +33,7 @@ export async function createPostgresProxy(serverUrl: string): Promise<PostgresPr
     | undefined;
   const sockets = new Set<net.Socket>();
   let stalled = false;
+  let slowMs = 0;
   const server = net.createServer((client) => {
     if (stalled) {
       sockets.add(client);
@@ -74,6 +77,8 @@ export async function createPostgresProxy(serverUrl: string): Promise<PostgresPr
     upstream.on("data", (chunk) => {
       if (stopped) {
         answered();
+      } else if (slowMs > 0) {
+        setTimeout(() => client.write(chunk), slowMs);
       } else {
         client.write(chunk);
       }
@@ -114,8 +119,12 @@ export async function createPostgresProxy(serverUrl: string): Promise<PostgresPr
         socket.removeAllListeners("close");
       }
     },
+    slow(ms) {
+      slowMs = ms;
+    },
     async back() {
       stalled = false;
+      slowMs = 0;
       if (!server.listening) {
         server.listen(own, "127.0.0.1");
         await once(server, "listening");

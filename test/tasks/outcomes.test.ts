@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import type { Job } from "graphile-worker";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { Snooze, TakeoverError } from "../../src/errors.js";
 import {
   answers,
@@ -131,6 +131,20 @@ describe("a failure", () => {
       expect(await scene.outcomes()).toEqual({ failed: 1 });
     },
   );
+
+  test("is put off by the database's clock, whatever the worker's own says", async () => {
+    const machineId = await scene.provide();
+    const hourAhead = Date.now() + 3_600_000;
+    const clock = vi.spyOn(Date, "now").mockImplementation(() => hourAhead);
+    try {
+      await scene.attempt(machineId, failsWith("TAKEOVER_DIAL_REFUSED"));
+    } finally {
+      clock.mockRestore();
+    }
+    expect(await scene.backoffSeconds(machineId)).toBeLessThan(67);
+    expect((await scene.jobs(machineId))[0]?.dueIn).toBeLessThan(67);
+    expect(await scene.metrics.text()).not.toMatch(/takeover_job_wait_seconds_sum -/);
+  });
 
   test("that follows another backs off longer, and an ask sets it back", async () => {
     const machineId = await scene.provide();
