@@ -110,7 +110,6 @@ export async function pruneHistory(
        where at < clock_timestamp() - $1 * interval '1 millisecond'
        order by at
        limit $2
-       for update skip locked
      )`,
     [retentionMs, most],
   );
