@@ -1,6 +1,7 @@
 import type { ClaimedMachine } from "../src/bmdb/claim.js";
 import type { Pools } from "../src/bmdb/pools.js";
 import type { TakenOver, TakeoverHooks } from "../src/takeover/pipeline.js";
+import type { LimitedLogger } from "../src/telemetry/limited-logger.js";
 import type { Logger } from "../src/telemetry/logger.js";
 import type { Metrics } from "../src/telemetry/metrics.js";
 
@@ -9,6 +10,8 @@ export interface TakeoverWorker {
   readonly pools: Pools;
   readonly metrics: Metrics;
   readonly log: Logger;
+  /** For what befalls every attempt at once. */
+  readonly limitedLog: LimitedLogger;
   readonly attemptTimeoutMs: number;
   /** Aborted, with Interrupted as its reason, when attempts must not run on. */
   readonly interrupt: AbortSignal;

@@ -313,7 +313,9 @@ async function cancelOnFreshConnection(
 ): Promise<Ended> {
   const cause = describe(error);
   if (error instanceof DatabaseTrouble) {
-    worker.log.warn({ provider, err: error }, "put off: database trouble");
+    // Bounded: it befalls all attempts of a worker at once. The history has each.
+    const fields = { machineId: attempt.machineId, jobId: attempt.jobId, provider, err: error };
+    worker.limitedLog.log("warn", "attempt", fields, "put off: database trouble");
   } else {
     worker.log.error({ provider, err: error }, "put off: an unforeseen error");
   }

@@ -126,6 +126,7 @@ async function takeJobs(
       pools,
       metrics,
       log: logger,
+      limitedLog: log,
       attemptTimeoutMs: configuration.attemptTimeoutMs,
       interrupt: interrupt.signal,
       sessionId: () => session.sessionId,

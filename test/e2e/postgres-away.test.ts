@@ -18,17 +18,18 @@ async function behindProxy(
 
 describeWithSshd("Postgres away under a running worker", () => {
   test.concurrent(
-    "the attempt is aborted at once, the probes tell, the log stays short, and all comes back by itself",
+    "the attempts are aborted at once, the probes tell, the log stays short, and all comes back by itself",
     () =>
       behindProxy(async (site, proxy) => {
         const replica = await site.worker("--log-level=info", "--shutdown-grace=2s");
         const slow = await site.provideOne("slow");
-        await waitFor("the attempt runs", async () => (await site.runs()).length === 1);
+        await site.provide(["slow1", "slow2", "slow3", "slow4", "slow5", "slow6"]);
+        await waitFor("the attempts run", async () => (await site.runs()).length === 7);
         const lines = () => replica.log().split("\n").length;
         const before = lines();
         await proxy.away();
         await waitFor(
-          "the attempt is over",
+          "the attempts are over",
           async () => (await replica.metric("takeover_attempts_running")) === 0,
         );
         await waitFor("it is not ready", async () =>

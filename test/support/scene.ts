@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect } from "vitest";
 import type { ClaimedMachine } from "../../src/bmdb/claim.js";
 import { createPools, type Pools } from "../../src/bmdb/pools.js";
 import type { TakenOver, TakeoverHooks } from "../../src/takeover/pipeline.js";
+import { createLimitedLogger } from "../../src/telemetry/limited-logger.js";
 import { createLogger } from "../../src/telemetry/logger.js";
 import { createMetrics, type Metrics } from "../../src/telemetry/metrics.js";
 import { takeoverTask } from "../../tasks/takeover.js";
@@ -116,14 +117,16 @@ export async function createScene(
   const log: string[] = [];
   const shutdown = new AbortController();
   const sessionId = randomUUID();
+  const logger = createLogger({
+    level: "debug",
+    readable: false,
+    destination: { write: (line) => void log.push(line) },
+  });
   const worker: Omit<TakeoverWorker, "takeOver"> = {
     pools,
     metrics,
-    log: createLogger({
-      level: "debug",
-      readable: false,
-      destination: { write: (line) => void log.push(line) },
-    }),
+    log: logger,
+    limitedLog: createLimitedLogger(logger, 30_000),
     attemptTimeoutMs: options.attemptTimeoutMs ?? 60_000,
     interrupt: shutdown.signal,
     sessionId: () => sessionId,
