@@ -1,20 +1,73 @@
 import { TakeoverError } from "../errors.js";
 import type { Connection } from "../ssh/connection.js";
-import { readExecutableFormat } from "./executable-format.js";
+import { type ExecutableFormat, readExecutableFormat } from "./executable-format.js";
 import { runScript, type ScriptResult } from "./remote-script.js";
 import type { TakeoverSettings } from "./settings.js";
 
 /** How long the machine may take to answer, in milliseconds. */
 const ASK_MS = 5000;
 
-/** $1 target, $2 the loader or interpreter it needs, or nothing. The longest mount point that fits wins. */
+/**
+ * `mount`: the options that the folder $d is mounted with, and those of its file system. The kernel names the
+ * mount of an open folder, so that neither symbolic links nor mounts over mounts lead astray. Linux alone.
+ */
+export const MOUNT = [
+  `(exec 9<"$d"`,
+  `while read -r k v; do if [ "$k" = mnt_id: ]; then m=$v; fi; done </proc/self/fdinfo/9`,
+  `while read -r n i v r p o x; do if [ "$n" = "$m" ]; then echo "mount=$o,\${x##* }"; fi; done </proc/self/mountinfo) 2>/dev/null`,
+].join("; ");
+
+/** `loader`: whether $l is there, the program that the executable needs to be started; or it needs none. */
+export const LOADER = `if [ -z "$l" ] || [ -e "$l" ]; then echo loader=yes; fi`;
+
+/** $1 target, $2 the loader or interpreter it needs, or nothing. */
 const LOOK = [
   "LC_ALL=C; export LC_ALL",
   `[ -e "$1" ] && echo there=yes`,
   `[ -x "$1" ] && echo executable=yes`,
-  `if [ -z "$2" ] || [ -e "$2" ]; then echo loader=yes; fi`,
-  `while read -r d p t o r; do case "$1" in "\${p%/}"/*) echo "mount=$o";; esac; done </proc/mounts`,
+  "l=$2",
+  LOADER,
+  `d=\${1%/*}; d=\${d:-/}`,
+  MOUNT,
 ].join("; ");
+
+/** The program that starts the executable: an ELF's loader, a script's interpreter, or "" for none. */
+export function loaderOf(format: ExecutableFormat): string {
+  switch (format.kind) {
+    case "elf":
+      return format.loader ?? "";
+    case "script":
+      return format.interpreter;
+    case "other":
+      return "";
+  }
+}
+
+/** Undefined unless MOUNT says that nothing there can be executed. */
+export function mountedNoexec(
+  found: Pick<ScriptResult, "get">,
+  targetPath: string,
+): string | undefined {
+  return mountOptions(found).includes("noexec")
+    ? `${targetPath} is on a file system mounted noexec: choose another --agent-target-path`
+    : undefined;
+}
+
+/** Undefined unless LOADER says that it is not there. */
+export function loaderMissing(
+  found: Pick<ScriptResult, "get">,
+  format: ExecutableFormat,
+): string | undefined {
+  const role = format.kind === "elf" ? "loader" : "interpreter";
+  return found.get("loader") === "yes"
+    ? undefined
+    : `its ${role} ${loaderOf(format)} is not on the machine`;
+}
+
+/** The answer to MOUNT, option by option; none where the machine did not tell. */
+export function mountOptions(found: Pick<ScriptResult, "get">): string[] {
+  return found.get("mount")?.split(",") ?? [];
+}
 
 /**
  * Asks the machine, once, why its shell could not execute the agent (exit 126 or 127). Undefined where
@@ -25,12 +78,11 @@ export async function whyNotExecutable(
   settings: TakeoverSettings,
   signal: AbortSignal,
 ): Promise<string | undefined> {
+  const { targetPath } = settings;
   const format = await readExecutableFormat(settings.executable.path);
-  const loader =
-    format.kind === "elf" ? format.loader : format.kind === "script" ? format.interpreter : null;
   let found: ScriptResult;
   try {
-    found = await runScript(connection, LOOK, [settings.targetPath, loader ?? ""], {
+    found = await runScript(connection, LOOK, [targetPath, loaderOf(format)], {
       ms: ASK_MS,
       signal,
       late: () =>
@@ -46,16 +98,9 @@ export async function whyNotExecutable(
     return undefined; // The exit code stands for itself.
   }
   if (found.get("there") !== "yes") {
-    return `${settings.targetPath} is not there any more`;
+    return `${targetPath} is not there any more`;
   }
-  if ((found.get("mount") ?? "").split(",").includes("noexec")) {
-    return `${settings.targetPath} is on a file system mounted noexec: choose another --agent-target-path`;
-  }
-  if (found.get("executable") !== "yes") {
-    return `${settings.targetPath} is not executable`;
-  }
-  if (found.get("loader") !== "yes") {
-    return `its ${format.kind === "elf" ? "loader" : "interpreter"} ${loader} is not on the machine`;
-  }
-  return undefined;
+  const notExecutable =
+    found.get("executable") === "yes" ? undefined : `${targetPath} is not executable`;
+  return mountedNoexec(found, targetPath) ?? notExecutable ?? loaderMissing(found, format);
 }
