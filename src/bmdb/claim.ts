@@ -22,6 +22,17 @@ export interface ClaimedMachine {
   readonly recordedHostKey: string | null;
 }
 
+/** Of `bmdb.machine_provided as provided` and `bmdb.machine_ssh_host_key as host_key`. */
+export const MACHINE_COLUMNS = `
+       provided.machine_id as "machineId",
+       provided.provider,
+       provided.provider_id as "providerId",
+       provided.provider_ip_address as address,
+       provided.ssh_port as "sshPort",
+       provided.ssh_user as "sshUser",
+       provided.ssh_host_key as "requiredHostKey",
+       host_key.host_key as "recordedHostKey"`;
+
 export type Claim =
   | { readonly state: "eligible"; readonly machine: ClaimedMachine }
   /** Eligible but for a backoff that is in force; an explicit ask overrides it. */
@@ -44,14 +55,7 @@ export async function claimMachine(tx: Tx, machineId: string): Promise<Claim> {
   await lockMachine(tx, machineId);
   const [row] = await tx.query<ClaimRow>(
     `select
-       provided.machine_id as "machineId",
-       provided.provider,
-       provided.provider_id as "providerId",
-       provided.provider_ip_address as address,
-       provided.ssh_port as "sshPort",
-       provided.ssh_user as "sshUser",
-       provided.ssh_host_key as "requiredHostKey",
-       host_key.host_key as "recordedHostKey",
+       ${MACHINE_COLUMNS},
        facts.started,
        facts.held or facts.paused or facts.installed as barred,
        eligible.machine_id is not null as eligible

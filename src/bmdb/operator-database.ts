@@ -13,7 +13,7 @@ export type OperatorDatabase = pg.Pool;
 export function openDatabase(databaseUrl: string): OperatorDatabase {
   const pool = new pg.Pool({
     connectionString: databaseUrl,
-    application_name: "takeover demo",
+    application_name: "takeover command",
     max: 2,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     query_timeout: QUERY_TIMEOUT_MS,

@@ -65,20 +65,7 @@ async function checkVersions(pool: pg.Pool, expected: Expected): Promise<void> {
   if (!readable.rows[0]?.both) {
     throw lackingRights(readable.rows[0]?.role ?? "?", ["select on bmdb.migrations"]);
   }
-  const ours = await pool.query<{ name: string }>("select name from bmdb.migrations order by id");
-  const applied = ours.rows.map(({ name }) => name);
-  const missing = expected.migrations.filter((name) => !applied.includes(name));
-  if (missing.length > 0) {
-    throw new DatabaseUnusable(
-      `the schema bmdb is older than this program (missing ${missing.join(", ")}): run takeover migrate`,
-    );
-  }
-  const unknown = applied.filter((name) => !expected.migrations.includes(name));
-  if (unknown.length > 0) {
-    throw new DatabaseUnusable(
-      `the schema bmdb is newer than this program (it has ${unknown.join(", ")}): use the release of takeover that fits it`,
-    );
-  }
+  await checkSchemaVersion(pool, expected.migrations);
   const queue = await pool.query<{ level: number }>(
     "select coalesce(max(id), 0) as level from graphile_worker.migrations",
   );
@@ -88,6 +75,33 @@ async function checkVersions(pool: pg.Pool, expected: Expected): Promise<void> {
       level < expected.queueLevel
         ? `the schema graphile_worker is at level ${level}, older than this program's ${expected.queueLevel}: run takeover migrate`
         : `the schema graphile_worker is at level ${level}, newer than this program's ${expected.queueLevel}: use the release of takeover that fits it`,
+    );
+  }
+}
+
+/**
+ * Checks that the schema bmdb has these migrations and no others.
+ *
+ * @throws DatabaseUnusable
+ */
+export async function checkSchemaVersion(
+  pool: pg.Pool,
+  migrations: readonly string[],
+): Promise<void> {
+  const { rows } = await pool.query<{ name: string }>(
+    "select name from bmdb.migrations order by id",
+  );
+  const applied = rows.map(({ name }) => name);
+  const missing = migrations.filter((name) => !applied.includes(name));
+  if (missing.length > 0) {
+    throw new DatabaseUnusable(
+      `the schema bmdb is older than this program (missing ${missing.join(", ")}): run takeover migrate`,
+    );
+  }
+  const unknown = applied.filter((name) => !migrations.includes(name));
+  if (unknown.length > 0) {
+    throw new DatabaseUnusable(
+      `the schema bmdb is newer than this program (it has ${unknown.join(", ")}): use the release of takeover that fits it`,
     );
   }
 }

@@ -3,8 +3,7 @@ import { EXIT, type ExitCode } from "../config/exit.js";
 import type { Flags } from "../config/read-options.js";
 import { programVersion } from "../config/version.js";
 import { WORKER_OPTIONS } from "../config/worker-options.js";
-import type { Providers } from "../providers/provider.js";
-import { staticProvider } from "../providers/static.js";
+import { PROVIDERS } from "../providers/known.js";
 import { createLogger, type Logger } from "../telemetry/logger.js";
 import { createMetrics } from "../telemetry/metrics.js";
 import { loadWorkerConfiguration } from "../worker/configuration.js";
@@ -14,8 +13,6 @@ import { catchSignals } from "./signals.js";
 import type { Terminal } from "./terminal.js";
 
 const STDOUT = 1;
-/** Whose machines this program can find. */
-const PROVIDERS: Providers = new Map([["static", staticProvider]]);
 
 /** `takeover worker`: runs takeovers until it is told to stop. */
 export function addWorkerCommand(

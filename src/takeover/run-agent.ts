@@ -118,8 +118,7 @@ class Reply {
   }
 
   preambleFlood(): void {
-    const mebibytes = LONGEST_PREAMBLE / 1024 / 1024;
-    this.#fail(tooLarge(`more than ${mebibytes} MiB of text came before the agent was started`));
+    this.#fail(tooMuchBefore());
   }
 
   bytes(): Uint8Array {
@@ -189,6 +188,12 @@ function connectionLost(cause: ConnectionLost): TakeoverError {
     "the connection was lost while the agent ran",
     { cause },
   );
+}
+
+/** Start-up text beyond LONGEST_PREAMBLE. */
+export function tooMuchBefore(): TakeoverError {
+  const mebibytes = LONGEST_PREAMBLE / 1024 / 1024;
+  return tooLarge(`more than ${mebibytes} MiB of text came before the agent was started`);
 }
 
 function tooLarge(message: string): TakeoverError {

@@ -57,9 +57,18 @@ export function mismatch(found: string, wanted: string): TakeoverError {
   );
 }
 
-export function isDirectory({ targetPath }: UploadPlan): TakeoverError {
+export function isDirectory({ targetPath }: Pick<UploadPlan, "targetPath">): TakeoverError {
+  return notWritable(targetPath, "it is a directory");
+}
+
+export function notWritable(
+  targetPath: string,
+  reason: string,
+  options?: { cause?: unknown },
+): TakeoverError {
   return new TakeoverError(
     "TAKEOVER_UPLOAD_FAILED",
-    `${targetPath} cannot be written: it is a directory`,
+    `${targetPath} cannot be written: ${reason}`,
+    options,
   );
 }

@@ -8,7 +8,9 @@ import {
   SftpUnusable,
 } from "../ssh/connection.js";
 import type { Limit } from "../ssh/deadline.js";
+import type { AgentExecutable } from "./agent-executable.js";
 import { runScript, type ScriptResult } from "./remote-script.js";
+import { notWritable } from "./upload-answer.js";
 import type { UploadPlan } from "./upload-plan.js";
 import { EXPLAIN } from "./upload-scripts.js";
 
@@ -38,6 +40,13 @@ export async function asUploadFailure(
   plan: UploadPlan,
   limit: Limit,
 ): Promise<unknown> {
+  return error instanceof SftpStatus
+    ? cannotWrite(connection, plan, limit, error)
+    : asChannelFailure(error);
+}
+
+/** The same for what goes wrong with the connection and its channels, where no file is written. */
+export function asChannelFailure(error: unknown): unknown {
   if (error instanceof ConnectionLost) {
     return new TakeoverError(
       "TAKEOVER_UPLOAD_CONNECTION_LOST",
@@ -55,9 +64,6 @@ export async function asUploadFailure(
       cause: error,
     });
   }
-  if (error instanceof SftpStatus) {
-    return cannotWrite(connection, plan, limit, error);
-  }
   return error;
 }
 
@@ -73,11 +79,20 @@ export async function cannotWrite(
 ): Promise<TakeoverError> {
   const said = typeof complaint === "string" ? complaint : complaint.message;
   const reason = (await explanation(connection, plan, limit)) ?? reasonIn(said) ?? said;
-  return new TakeoverError(
-    "TAKEOVER_UPLOAD_FAILED",
-    `${plan.targetPath} cannot be written: ${reason || "the machine does not say why"}`,
+  return notWritable(
+    plan.targetPath,
+    reason || "the machine does not say why",
     typeof complaint === "string" ? {} : { cause: complaint },
   );
+}
+
+/** How much room a file takes, in blocks of 1024 bytes as `df` counts them. */
+export function neededKib({ size }: AgentExecutable): number {
+  return Math.ceil(size / 1024);
+}
+
+export function diskFull(freeKib: number, needed: number): string {
+  return `the disk is full (${freeKib} KiB free, ${needed} KiB needed)`;
 }
 
 async function explanation(
@@ -96,11 +111,11 @@ async function explanation(
     return undefined; // What was seen first stays the cause; this was only to say it better.
   }
   const reason = reasonIn(result.get("made") ?? "") ?? reasonIn(result.get("probe") ?? "");
-  // Blocks of 1024 bytes; the fourth column of `df -P` is what is free for an ordinary user.
+  // The fourth column of `df -P` is what is free for an ordinary user.
   const free = Number(result.get("free")?.trim().split(/\s+/)[3]);
-  const needed = Math.ceil(plan.executable.size / 1024);
+  const needed = neededKib(plan.executable);
   if (reason === "the disk is full" || (reason === undefined && free < needed)) {
-    return `the disk is full (${free} KiB free, ${needed} KiB needed)`;
+    return diskFull(free, needed);
   }
   if (reason === undefined) {
     return undefined;

@@ -5,7 +5,7 @@
  */
 
 /** `h`: the SHA-256 of standard input somewhere in its output, or nothing where the machine has no tool for it. */
-const HASH = [
+export const HASH = [
   "h() { if command -v sha256sum >/dev/null 2>&1; then sha256sum",
   "elif command -v openssl >/dev/null 2>&1; then openssl dgst -sha256",
   "elif command -v busybox >/dev/null 2>&1; then busybox sha256sum",
@@ -13,16 +13,24 @@ const HASH = [
   "elif command -v sha256 >/dev/null 2>&1; then sha256 -q; fi; }",
 ].join("; ");
 
+/** What an upload has to know beforehand; $1 target, $2 size, $3 SHA-256. Wants HASH, and changes nothing. */
+export const FACTS = [
+  `echo "arch=$(uname -m 2>/dev/null)"`,
+  `for f in /proc/sys/fs/binfmt_misc/*; do echo "binfmt=\${f##*/}"; done`,
+  `if [ -d "$1" ]; then echo isdir=yes; fi`,
+  `if [ -f "$1" ] && [ -x "$1" ] && [ "$(wc -c <"$1")" -eq "$2" ]; then case "$(h <"$1" 2>/dev/null)" in *"$3"*) echo there=yes;; esac; fi`,
+].join("; ");
+
+/** `free`: what `df` says of the folder $d, in blocks of 1024 bytes. */
+export const FREE = `echo "free=$(df -P -k "$d" 2>/dev/null | tail -n 1)"`;
+
 /** $1 target, $2 size, $3 SHA-256, $4 what all temporary names of this machine begin with. Makes the folder. */
 export const PREPARE = [
   "LC_ALL=C; export LC_ALL",
   HASH,
   // Left by an attempt that lost its connection; no other attempt for this machine can be running.
   `rm -f "$4".*`,
-  `echo "arch=$(uname -m 2>/dev/null)"`,
-  `for f in /proc/sys/fs/binfmt_misc/*; do echo "binfmt=\${f##*/}"; done`,
-  `if [ -d "$1" ]; then echo isdir=yes; fi`,
-  `if [ -f "$1" ] && [ -x "$1" ] && [ "$(wc -c <"$1")" -eq "$2" ]; then case "$(h <"$1" 2>/dev/null)" in *"$3"*) echo there=yes;; esac; fi`,
+  FACTS,
   `d=\${1%/*}`,
   `[ -d "\${d:-/}" ] || (umask 077; mkdir -p "$d")`,
   "echo prepared=yes",
@@ -63,7 +71,7 @@ export const REMOVE = `rm -f "$1"`;
 export const EXPLAIN = [
   "LC_ALL=C; export LC_ALL",
   `d=\${1%/*}; d=\${d:-/}`,
-  `echo "free=$(df -P -k "$d" 2>/dev/null | tail -n 1)"`,
+  FREE,
   `echo "made=$( (umask 077; mkdir -p "$d") 2>&1 | tail -n 1)"`,
   `echo "probe=$( (umask 077; echo probe >"$2") 2>&1 | tail -n 1)"`,
   `rm -f "$2"`,

@@ -1,6 +1,7 @@
 import { TakeoverError } from "../errors.js";
 import type { Connection, Sftp } from "../ssh/connection.js";
 import { asDuration, type Limit, within } from "../ssh/deadline.js";
+import type { AgentExecutable } from "./agent-executable.js";
 import { ByteBudget } from "./byte-budget.js";
 import { executableChunks } from "./executable-chunks.js";
 import type { FramedCommand } from "./framed-command.js";
@@ -10,6 +11,9 @@ import { RECEIVE } from "./upload-scripts.js";
 
 /** In flight per attempt, in bytes: fills 160 Mbit/s at a round trip of 100 ms. */
 const WINDOW_BYTES = 2 * 1024 * 1024;
+
+/** A machine hashes at least this fast, in bytes per second: its answer is waited for accordingly longer. */
+const SLOWEST_HASH = 8 * 1024 * 1024;
 
 /** In flight over all attempts of this process, in bytes. One worker has one such bound, so it stands here. */
 const budget = new ByteBudget(64 * 1024 * 1024);
@@ -23,6 +27,26 @@ export function stallLimit(stallTimeoutMs: number, signal: AbortSignal, doing: s
       new TakeoverError(
         "TAKEOVER_UPLOAD_STALLED",
         `${doing}: nothing was acknowledged within --upload-stall-timeout ${asDuration(stallTimeoutMs)}`,
+      ),
+  };
+}
+
+/** The limit on an answer that the machine has to hash the executable for. */
+export function hashLimit(
+  { size }: AgentExecutable,
+  stallTimeoutMs: number,
+  signal: AbortSignal,
+  doing: string,
+): Limit {
+  const extra = Math.ceil(size / SLOWEST_HASH) * 1000;
+  const ms = stallTimeoutMs + extra;
+  return {
+    ms,
+    signal,
+    late: () =>
+      new TakeoverError(
+        "TAKEOVER_UPLOAD_STALLED",
+        `${doing}: no answer within ${asDuration(ms)} (--upload-stall-timeout ${asDuration(stallTimeoutMs)}, and ${asDuration(extra)} for hashing)`,
       ),
   };
 }

@@ -10,7 +10,7 @@ import { isDirectory, mismatch, mustHaveRun, placementFailure } from "./upload-a
 import { asUploadFailure, cannotWrite } from "./upload-failure.js";
 import type { UploadPlan } from "./upload-plan.js";
 import { INSTALL, PREPARE, READ_BACK, REMOVE } from "./upload-scripts.js";
-import { sendBySftp, sendByShell, stallLimit } from "./upload-transfer.js";
+import { hashLimit, sendBySftp, sendByShell, stallLimit } from "./upload-transfer.js";
 
 /** What of the executable went to the machine; `skipped`: it was there already. */
 export type Uploaded =
@@ -20,9 +20,6 @@ export type Uploaded =
 /** How long the removal of a partial file may take, in milliseconds, and how long still after an abort. */
 const TIDY_MS = 2000;
 const TIDY_ABORTED_MS = 600;
-
-/** A machine hashes at least this fast, in bytes per second: its answer is waited for accordingly longer. */
-const SLOWEST_HASH = 8 * 1024 * 1024;
 
 /**
  * Brings the executable to `--agent-target-path` on the machine: whole, checked on the machine, executable,
@@ -220,18 +217,7 @@ class Upload {
     }
   }
 
-  /** For answers that a machine has to hash the executable for. */
   #hashLimit(doing: string): Limit {
-    const extra = Math.ceil(this.#plan.executable.size / SLOWEST_HASH) * 1000;
-    const ms = this.#stallMs + extra;
-    return {
-      ms,
-      signal: this.#signal,
-      late: () =>
-        new TakeoverError(
-          "TAKEOVER_UPLOAD_STALLED",
-          `${doing}: no answer within ${asDuration(ms)} (--upload-stall-timeout ${asDuration(this.#stallMs)}, and ${asDuration(extra)} for hashing)`,
-        ),
-    };
+    return hashLimit(this.#plan.executable, this.#stallMs, this.#signal, doing);
   }
 }

@@ -5,12 +5,10 @@ import { ConfigurationFaults } from "../config/exit.js";
 import type { LogLevel } from "../config/log-level.js";
 import type { Values } from "../config/option.js";
 import { readFile } from "../config/read-file.js";
-import { type Environment, type Flags, fault, readOptions } from "../config/read-options.js";
+import { type Environment, type Flags, readOptions } from "../config/read-options.js";
 import { WORKER_OPTIONS } from "../config/worker-options.js";
-import { printable } from "../errors.js";
-import { parsePrivateKey } from "../ssh/private-key.js";
-import { type AgentExecutable, loadAgentExecutable } from "../takeover/agent-executable.js";
 import type { TakeoverSettings } from "../takeover/settings.js";
+import { loadExecutable, loadFile, loadSshKey } from "./option-files.js";
 
 /** All that a worker is told, checked and loaded. Times are milliseconds. */
 export interface WorkerConfiguration {
@@ -29,7 +27,6 @@ export interface WorkerConfiguration {
 
 type Options = Values<typeof WORKER_OPTIONS>;
 
-const LONGEST_KEY = 64 * 1024;
 const LONGEST_CERTIFICATE = 256 * 1024;
 
 /**
@@ -42,40 +39,18 @@ export async function loadWorkerConfiguration(
 ): Promise<WorkerConfiguration> {
   const { values, faults, names, complete } = readOptions(WORKER_OPTIONS, flags, environment);
 
-  /** Undefined where the path, or what it leads to, is at fault. */
-  const load = <T>(
-    option: "sshKeyPath" | "agentCaCertificatePath",
-    from: (path: string) => T,
-  ): T | null | undefined => {
-    const path = values[option];
-    if (path === undefined || path === null) {
-      return path;
-    }
-    try {
-      return from(path);
-    } catch (error) {
-      // Throws on what is no BadValue: that is a bug and not the operator's.
-      faults.push(fault(names[option], error, path));
-      return undefined;
-    }
-  };
-
   const executable = await loadExecutable(
     values.agentExecutablePath,
     names.agentExecutablePath,
     faults,
   );
-  const certificate = load("agentCaCertificatePath", (path) =>
-    parseCertificate(readFile(path, LONGEST_CERTIFICATE)),
+  const certificate = loadFile(
+    values.agentCaCertificatePath,
+    names.agentCaCertificatePath,
+    faults,
+    (path) => parseCertificate(readFile(path, LONGEST_CERTIFICATE)),
   );
-  const { sshKeyPassphrase } = values;
-  // A passphrase that could not be read is a fault already; that the key is then locked is not another.
-  const sshKey =
-    sshKeyPassphrase === undefined
-      ? undefined
-      : load("sshKeyPath", (path) =>
-          parsePrivateKey(readFile(path, LONGEST_KEY), sshKeyPassphrase),
-        );
+  const sshKey = loadSshKey(values.sshKeyPath, values.sshKeyPassphrase, names.sshKeyPath, faults);
 
   if (faults.length > 0 || !executable || !sshKey || certificate === undefined) {
     throw new ConfigurationFaults(faults);
@@ -105,24 +80,6 @@ export async function loadWorkerConfiguration(
     logLevel: options.logLevel,
     warnings: warningsOf(options, certificate),
   };
-}
-
-/** Its loader's sentences name the file; here the option and the remedy are added. */
-async function loadExecutable(
-  path: string | undefined,
-  name: string,
-  faults: string[],
-): Promise<AgentExecutable | undefined> {
-  if (path === undefined) {
-    return undefined;
-  }
-  try {
-    return await loadAgentExecutable(path);
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    faults.push(`${name}: ${printable(reason)}; give the agent's file, which this user can read.`);
-    return undefined;
-  }
 }
 
 function warningsOf(options: Options, certificate: Certificate | null): string[] {
