@@ -1,6 +1,7 @@
 import { Command, CommanderError } from "commander";
 import { EXIT, type ExitCode } from "../config/exit.js";
 import { programVersion } from "../config/version.js";
+import { addCheckCommand } from "./check.js";
 import { addDemoCommand } from "./demo.js";
 import { addFleetCommand } from "./fleet.js";
 import { addKeygenCommand } from "./keygen.js";
@@ -44,6 +45,7 @@ function createProgram(terminal: Terminal, end: (code: ExitCode) => void): Comma
     });
   addMigrateCommand(program, terminal, end);
   addWorkerCommand(program, terminal, end);
+  addCheckCommand(program, terminal, end);
   addKeygenCommand(program, terminal, end);
   addFleetCommand(program, terminal, end);
   addDemoCommand(program, terminal, end);

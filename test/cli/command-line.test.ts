@@ -10,15 +10,18 @@ const folder = mkdtempSync(join(tmpdir(), "takeover-cli-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
 describe("help", () => {
-  it.each([[["--help"]], [["worker", "--help"]], [["migrate", "-h"]], [["help", "keygen"]]])(
-    "%j goes to standard output, in 80 columns, and is no error",
-    async (args) => {
-      const { code, out, err } = await takeoverHere(args);
-      expect(code).toBe(0);
-      expect(err).toEqual([]);
-      expect(Math.max(...out.split("\n").map((line) => line.length))).toBeLessThanOrEqual(80);
-    },
-  );
+  it.each([
+    [["--help"]],
+    [["worker", "--help"]],
+    [["migrate", "-h"]],
+    [["help", "keygen"]],
+    [["check", "--help"]],
+  ])("%j goes to standard output, in 80 columns, and is no error", async (args) => {
+    const { code, out, err } = await takeoverHere(args);
+    expect(code).toBe(0);
+    expect(err).toEqual([]);
+    expect(Math.max(...out.split("\n").map((line) => line.length))).toBeLessThanOrEqual(80);
+  });
 
   it("tells of each option its variable and its default", async () => {
     const { out } = await takeoverHere(["worker", "--help"]);
