@@ -68,25 +68,22 @@ if (providerId === "exits") {
 }
 
 /**
- * The same in POSIX sh, at a fraction of the processor time: answers the key that lies ready in `keys` under
- * the machine's id. The reply's length is a varint of two bytes.
+ * The same in Perl, which every Debian has, at a fraction of the processor time: one process, which answers the
+ * key that lies ready in `keys` under the machine's id. The length of the echoed init is a varint of two bytes.
  */
 export async function writeKeyedAgent(file: string, journal: string, keys: string): Promise<void> {
   await writeFile(
     file,
-    `#!/bin/sh
-init=$(mktemp)
-cat >"$init"
-machine=$(grep -aoE '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}' "$init")
-echo "begin $machine 0" >>'${journal}'
-length=$(wc -c <"$init")
-printf '\\012'
-printf "\\\\$(printf %03o $((length % 128 + 128)))\\\\$(printf %03o $((length / 128)))"
-cat "$init"
-printf '\\022\\040'
-cat '${keys}'/"$machine"
-rm "$init"
-echo "end $machine 0" >>'${journal}'
+    `#!/usr/bin/perl
+undef $/;
+$init = <STDIN>;
+($machine) = $init =~ /([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/;
+open($journal, ">>", "${journal}");
+syswrite($journal, "begin $machine 0\n");
+open($key, "<", "${keys}/$machine");
+$length = length($init);
+print "\x0a", chr($length % 128 + 128), chr($length >> 7), $init, "\x12\x20", <$key>;
+syswrite($journal, "end $machine 0\n");
 `,
   );
   await chmod(file, 0o755);
