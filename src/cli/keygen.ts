@@ -1,7 +1,6 @@
 import type { Command } from "commander";
 import { ConfigurationFaults, EXIT, type ExitCode } from "../config/exit.js";
 import { fault } from "../config/read-options.js";
-import { createKeyPair } from "../ssh/keygen.js";
 import type { Terminal } from "./terminal.js";
 
 const COMMENT = "takeover";
@@ -19,7 +18,9 @@ export function addKeygenCommand(
       "Makes an Ed25519 key pair in OpenSSH's format: the private key at PATH, the public one at PATH.pub. Prints the public line, which is what a machine must accept. Never overwrites a file.",
     )
     .argument("<PATH>", "where to put the private key")
-    .action((path: string) => {
+    .action(async (path: string) => {
+      // Not before it is needed: other commands start without its packages.
+      const { createKeyPair } = await import("../ssh/keygen.js");
       try {
         terminal.out(`${createKeyPair(path, COMMENT)}\n`);
       } catch (error) {

@@ -1,5 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 
+const FIRST_PAUSE_MS = 10;
+/** Many tests wait at once, and what they ask costs time that what they wait for needs. */
+const LONGEST_PAUSE_MS = 100;
+
 /** Polls until `condition` gives something true, and gives it; fails naming `what` at the deadline. */
 export async function waitFor<T>(
   what: string,
@@ -7,7 +11,7 @@ export async function waitFor<T>(
   deadlineMs = 10_000,
 ): Promise<NonNullable<T>> {
   const deadline = Date.now() + deadlineMs;
-  for (;;) {
+  for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(LONGEST_PAUSE_MS, pause * 1.5)) {
     const result = await condition();
     if (result) {
       return result;
@@ -15,7 +19,7 @@ export async function waitFor<T>(
     if (Date.now() > deadline) {
       throw new Error(`not within ${deadlineMs / 1000} s: ${what}`);
     }
-    await delay(20);
+    await delay(pause);
   }
 }
 
