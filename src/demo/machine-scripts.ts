@@ -1,14 +1,15 @@
 import { createHash } from "node:crypto";
-import { createReadStream } from "node:fs";
+import { createReadStream, rmSync } from "node:fs";
 import { access, chmod, constants, mkdir, readdir, rename, rm, stat } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { pipeline } from "node:stream/promises";
-import { INSTALL, PREPARE } from "../takeover/upload-scripts.js";
+import type { ServerChannel } from "ssh2";
+import { GUARD, INSTALL, PREPARE } from "../takeover/upload-scripts.js";
 import type { Command } from "./command-words.js";
 
 /**
- * The worker's two scripts around an upload, done here instead of by a shell and a dozen programs: for fleets
+ * The worker's scripts around an upload, done here instead of by a shell and a dozen programs: for fleets
  * of thousands, where those cost several times what SSH does. They are known by their text; any other script
  * goes to a shell, as these do on machines whose fault is in their files.
  */
@@ -22,6 +23,17 @@ export async function answerScript(command: Command): Promise<string | null> {
       ? await install(parameters)
       : null;
   return answer === null ? null : `${first}${second}${answer.join("\n")}\n`;
+}
+
+/** Whether this is the script that waits beside an upload and then removes its temporary file. */
+export function guardsUpload({ script }: Command): boolean {
+  return script === GUARD;
+}
+
+/** Does what that script does. All that runs here has been taken in already, so once is enough. */
+export function guardHere({ paths: [file = ""] }: Command, channel: ServerChannel): void {
+  channel.resume();
+  channel.once("close", () => rmSync(file, { force: true }));
 }
 
 async function prepare([target = "", size, sha256, prefix = ""]: string[]): Promise<string[]> {

@@ -5,7 +5,7 @@ import { type Command, commandOf, runsAgent } from "./command-words.js";
 import { inMachine, type Machine } from "./machine.js";
 import { runAgent } from "./machine-agent.js";
 import { seeToItsEnd, startProgram } from "./machine-process.js";
-import { answerScript } from "./machine-scripts.js";
+import { answerScript, guardHere, guardsUpload } from "./machine-scripts.js";
 
 /** A device that takes no byte: whoever writes to it is told that no space is left. */
 const FULL_DEVICE = "/dev/full";
@@ -26,6 +26,10 @@ export async function runCommand(
     return;
   }
   const inProcess = machine.context.inProcessAgent !== null && machine.plan.fault === null;
+  if (inProcess && guardsUpload(command)) {
+    guardHere(command, channel);
+    return;
+  }
   const answer = inProcess ? await answerScript(command) : null;
   if (answer === null) {
     runProgram(machine, command, channel, connection);
@@ -53,7 +57,7 @@ function runProgram(
   child.stderr.pipe(channel.stderr, { end: false });
   seeToItsEnd(child, channel, () => {
     // A worker that finds no SFTP uploads into a command.
-    if (received > 0) {
+    if (received > 0 && !guardsUpload(command)) {
       machine.context.journal.record({
         event: "uploaded",
         machineId: machine.plan.machineId,

@@ -13,8 +13,16 @@ export interface Connection {
   readonly hostKeyDecision: HostKeyDecision;
   /** Why the connection is gone, once it is. */
   readonly lost: ConnectionLost | undefined;
-  /** Starts a command; its output goes to `sinks` until it ends or is closed. */
-  exec(command: string, sinks: OutputSinks, limit: Limit): Promise<RunningCommand>;
+  /**
+   * Starts a command; its output goes to `sinks` until it ends or is closed. A server that has no channel free
+   * is asked again for half a second, unless `once` is set.
+   */
+  exec(
+    command: string,
+    sinks: OutputSinks,
+    limit: Limit,
+    options?: { readonly once?: boolean },
+  ): Promise<RunningCommand>;
   /** Opens the SFTP subsystem. Rejects with SftpUnusable where the machine has none that answers. */
   openSftp(limit: Limit): Promise<Sftp>;
   /** Says good-bye, and hangs up a second later at the latest. What runs on the machine runs on. Never rejects. */

@@ -73,11 +73,17 @@ export class SshConnection implements Connection {
     return this.#lost;
   }
 
-  exec(command: string, sinks: OutputSinks, limit: Limit): Promise<RunningCommand> {
+  exec(
+    command: string,
+    sinks: OutputSinks,
+    limit: Limit,
+    { once = false } = {},
+  ): Promise<RunningCommand> {
     return this.#open(
       limit,
       (callback) => this.#client.exec(command, callback),
       (channel) => new RemoteCommand(channel, sinks, () => this.#lost),
+      once ? 0 : MOST_REFUSALS,
     );
   }
 
@@ -117,13 +123,18 @@ export class SshConnection implements Connection {
    * Asks for a channel, and again where the server has none free: sshd frees one that was closed only after it
    * has read on, and refuses what it reads then, which is the next opening where MaxSessions is 1.
    */
-  async #open<T>(limit: Limit, ask: Ask, wrap: (channel: ClientChannel) => T): Promise<T> {
+  async #open<T>(
+    limit: Limit,
+    ask: Ask,
+    wrap: (channel: ClientChannel) => T,
+    mostRefusals = MOST_REFUSALS,
+  ): Promise<T> {
     for (let refusals = 1; ; refusals++) {
       try {
         return await this.#openOnce(limit, ask, wrap);
       } catch (error) {
         const busy = error instanceof ChannelRefused && /channel open failure/i.test(error.message);
-        if (!busy || refusals > MOST_REFUSALS) {
+        if (!busy || refusals > mostRefusals) {
           throw error;
         }
         await within(limit, delay(REFUSAL_PAUSE_MS));

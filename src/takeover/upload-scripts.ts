@@ -65,6 +65,21 @@ export const RECEIVE = [
 /** $1: the file comes back on standard output, to be hashed here. */
 export const READ_BACK = `exec cat "$1"`;
 
+/** What a guard is told on its standard input when the upload is over. */
+export const GUARD_OVER = "over";
+
+/**
+ * $1: a temporary file, removed when standard input says that the upload is over, or ends because the
+ * connection has gone. Then a request to create the file may still be on its way through the SFTP server, which
+ * is another process: so once more, a second later.
+ */
+export const GUARD = [
+  `trap "" HUP`,
+  "read -r said",
+  `rm -f "$1"`,
+  `[ "$said" = ${GUARD_OVER} ] || { sleep 1; rm -f "$1"; }`,
+].join("; ");
+
 export const REMOVE = `rm -f "$1"`;
 
 /** $1 target, $2 a name beside it: why nothing can be written there. */

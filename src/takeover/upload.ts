@@ -8,6 +8,7 @@ import { runScript, type ScriptResult } from "./remote-script.js";
 import type { TakeoverSettings } from "./settings.js";
 import { isDirectory, mismatch, mustHaveRun, placementFailure } from "./upload-answer.js";
 import { asUploadFailure, cannotWrite } from "./upload-failure.js";
+import { guardUpload, type UploadGuard } from "./upload-guard.js";
 import type { UploadPlan } from "./upload-plan.js";
 import { INSTALL, PREPARE, READ_BACK, REMOVE } from "./upload-scripts.js";
 import { hashLimit, sendBySftp, sendByShell, stallLimit } from "./upload-transfer.js";
@@ -52,6 +53,7 @@ class Upload {
   readonly #plan: UploadPlan;
   readonly #stallMs: number;
   readonly #signal: AbortSignal;
+  #guard: UploadGuard | null = null;
   #tidied = false;
 
   constructor(connection: Connection, plan: UploadPlan, stallMs: number, signal: AbortSignal) {
@@ -74,6 +76,8 @@ class Upload {
     } catch (error) {
       await this.#removeTemporary();
       throw error;
+    } finally {
+      this.#guard?.release();
     }
     return { result: "sent", bytes: this.#plan.executable.size };
   }
@@ -132,6 +136,7 @@ class Upload {
       throw error;
     }
     try {
+      this.#guard = await guardUpload(this.#connection, this.#plan.tempPath, this.#signal);
       await sendBySftp(sftp, this.#plan, this.#stallMs, this.#signal);
     } catch (error) {
       await this.#removeTemporary(sftp);

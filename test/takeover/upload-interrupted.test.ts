@@ -73,20 +73,43 @@ describeWithSshd("an upload that is disturbed", () => {
     },
   );
 
-  it.each(BOTH_WAYS)(
-    "tells a lost connection, and the next attempt leaves nothing of it: %s",
-    async (_how, options) => {
+  it.each(
+    BOTH_WAYS.flatMap(([how, options]) =>
+      (["is cut", "loses its server"] as const).map((what) => ({ how, options, what })),
+    ),
+  )(
+    "leaves nothing on the machine where the connection $what in the middle: $how",
+    async ({ options, what }) => {
       await scene.start(options, () => big(16));
       const proxy = await tcpProxy(scene.sshd.port);
       scene.afterwards(proxy.stop);
       const sent = failureOf(send(scene, {}, { port: proxy.port }));
-      await waitFor("the upload is under way", () => proxy.clientBytes() > 1_000_000);
-      proxy.reset();
+      await waitFor("the upload is under way", () => proxy.clientBytes() > 2_000_000);
+      const folder = dirname(scene.bench.target);
+      expect(await namesIn(folder)).toHaveLength(1);
+      if (what === "is cut") {
+        proxy.reset();
+      } else {
+        for (const pid of scene.sshd.connections()) {
+          process.kill(pid, "SIGKILL");
+        }
+      }
       expect((await sent).code).toBe("TAKEOVER_UPLOAD_CONNECTION_LOST");
-      expect((await send(scene)).result).toBe("sent");
-      await expectPlaced(scene);
+      await waitFor("no partial file", async () => (await namesIn(folder)).length === 0);
     },
   );
+
+  it("leaves what a machine cannot remove itself, having one channel, to its next attempt", async () => {
+    await scene.start({ config: ["MaxSessions 1"] }, () => big(16));
+    const proxy = await tcpProxy(scene.sshd.port);
+    scene.afterwards(proxy.stop);
+    const sent = failureOf(send(scene, {}, { port: proxy.port }));
+    await waitFor("the upload is under way", () => proxy.clientBytes() > 2_000_000);
+    proxy.reset();
+    expect((await sent).code).toBe("TAKEOVER_UPLOAD_CONNECTION_LOST");
+    expect((await send(scene)).result).toBe("sent");
+    await expectPlaced(scene);
+  });
 
   it.each(BOTH_WAYS)(
     "aborts within a second with the reason given, and leaves nothing: %s",
