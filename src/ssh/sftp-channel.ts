@@ -4,6 +4,7 @@ import { type ConnectionLost, type Sftp, type SftpHandle, SftpUnusable } from ".
 import { settledWithin } from "./deadline.js";
 import {
   CREATE_NEW,
+  handleIn,
   PacketReader,
   REPLY,
   REQUEST,
@@ -61,11 +62,11 @@ export class SftpChannel implements Sftp {
 
   async create(path: string, mode: number): Promise<SftpHandle> {
     const reply = await this.#ask(REQUEST.OPEN, [path, CREATE_NEW, { mode }]);
-    if (reply[0] !== REPLY.HANDLE) {
+    const handle = handleIn(reply);
+    if (handle === undefined) {
       throw statusOf(reply);
     }
-    const length = reply.readUInt32BE(5);
-    return Buffer.from(reply.subarray(9, 9 + length));
+    return handle;
   }
 
   write(handle: SftpHandle, data: Buffer, offset: number): Promise<void> {

@@ -72,6 +72,14 @@ function put(packet: Buffer, at: number, field: Field): number {
   return packet.writeUInt32BE(field.mode, packet.writeUInt32BE(ATTRIBUTE_PERMISSIONS, at));
 }
 
+/** What a HANDLE reply names the open file; undefined where this is none, or has no room for one. */
+export function handleIn(packet: Buffer): Buffer | undefined {
+  if (packet[0] !== REPLY.HANDLE || packet.length < 9) {
+    return undefined;
+  }
+  return Buffer.from(packet.subarray(9, 9 + packet.readUInt32BE(5)));
+}
+
 /** A STATUS reply as an error, whose status is 0 where all is well. Any other reply is a server's fault. */
 export function statusOf(packet: Buffer): SftpStatus {
   if (packet[0] !== REPLY.STATUS || packet.length < 9) {

@@ -3,6 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Client, ClientChannel } from "ssh2";
 import { printable } from "../errors.js";
 import type { HostKeyDecision } from "../telemetry/labels.js";
+import { closeUnstarted, listenToChannels, longestMessage } from "./client-channels.js";
 import {
   ChannelRefused,
   type Connection,
@@ -23,6 +24,9 @@ const GOODBYE_MS = 1000;
 /** How often a refused channel is asked for again, and after what pause in milliseconds. */
 const MOST_REFUSALS = 5;
 const REFUSAL_PAUSE_MS = 100;
+
+/** ssh2 cuts what it writes to what the server takes at once; to one that takes nothing it writes for ever. */
+const SHORTEST_MESSAGE = 256;
 
 /** A call of ssh2 that opens a channel. */
 type Ask = (callback: (error: Error | undefined, channel: ClientChannel) => void) => void;
@@ -50,9 +54,12 @@ export class SshConnection implements Connection {
     this.#socket = socket;
     this.hostKey = hostKey;
     this.hostKeyDecision = decision;
+    // All of them are the end, though ssh2 itself only says good-bye and waits for the server to hang up.
     client.on("error", (error) => {
       this.#firstError ??= error;
+      this.#lose();
     });
+    listenToChannels(client);
     this.#silence = watchForSilence(socket, keepalive, () => {
       this.#firstError ??= new Error(
         `nothing came for ${asDuration(keepalive.intervalMs * (keepalive.count + 1))}`,
@@ -161,6 +168,11 @@ export class SshConnection implements Connection {
           if (error) {
             closeUnstarted(this.#client);
             reject(this.#lost ?? new ChannelRefused(printable(error.message)));
+          } else if (longestMessage(channel) < SHORTEST_MESSAGE) {
+            discard(channel);
+            reject(
+              new ChannelRefused(`it takes messages of ${longestMessage(channel)} bytes at most`),
+            );
           } else if (wanted) {
             resolve(wrap(channel));
           } else {
@@ -221,19 +233,4 @@ function discard(channel: ClientChannel): void {
   channel.resume();
   channel.stderr.resume();
   channel.close();
-}
-
-/**
- * ssh2 forgets a channel on which the server declined to start anything, and leaves it open: where MaxSessions
- * is 1 no other would ever open. There is no public way to it.
- */
-function closeUnstarted(client: Client): void {
-  const { _chanMgr: manager } = client as Client & {
-    _chanMgr?: { _channels?: Record<string, Partial<ClientChannel> | ((error: Error) => void)> };
-  };
-  for (const channel of Object.values(manager?._channels ?? {})) {
-    if (typeof channel === "object" && channel.subtype === undefined) {
-      channel.close?.();
-    }
-  }
 }

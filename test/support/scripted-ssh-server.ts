@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { closeSync, openSync, rmSync, writeSync } from "node:fs";
-import ssh2, { type ServerChannel, type SFTPWrapper } from "ssh2";
+import ssh2, { type Connection, type ServerChannel, type SFTPWrapper } from "ssh2";
 
 /** An SSH server for faults that must be exact: it does what OpenSSH never would. */
 export interface ScriptedServer {
@@ -10,6 +10,8 @@ export interface ScriptedServer {
 
 export interface Script {
   readonly ident?: string;
+  /** Called for each connection. */
+  connected?(client: Connection): void;
   /** Commands: runs them by /bin/sh unless this takes them, by returning true. */
   exec?(command: string, accept: () => ServerChannel, reject: () => void): boolean;
   /** The SFTP subsystem: ignored (no answer), refused, or served by `sftpServer` or the test itself. */
@@ -25,6 +27,7 @@ export async function scriptedSshServer(script: Script = {}): Promise<ScriptedSe
     { hostKeys: [hostKey], ...(script.ident && { ident: script.ident }) },
     (client) => {
       clients.add(client);
+      script.connected?.(client);
       client.on("error", () => {}); // Clients hang up in the middle of things here.
       client.on("close", () => clients.delete(client));
       client.on("authentication", (login) =>

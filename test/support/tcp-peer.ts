@@ -46,6 +46,8 @@ export interface ProxyKnobs {
   stalled?: boolean;
   /** Only what the client says is lost. */
   deaf?: boolean;
+  /** What one side ends stays open for the other. */
+  keepsOpen?: boolean;
   /** Pieces longer than this vanish: a path whose MTU nobody knows. */
   longestPiece?: number;
   /** Each way, in milliseconds. */
@@ -81,7 +83,7 @@ export async function tcpProxy(
         }
       });
       from.on("end", () => {
-        if (!knobs.stalled) {
+        if (!knobs.stalled && !knobs.keepsOpen) {
           to.end();
         }
       });
