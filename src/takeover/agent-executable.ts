@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { constants } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 
 /** The agent's file as it was when the worker started; each upload is checked against it. */
@@ -12,13 +13,18 @@ export interface AgentExecutable {
 
 const READ_BYTES = 1024 * 1024;
 
+/** Opens the agent's file for reading; a FIFO at once, too, where it would wait for a writer, for ever. */
+export function openExecutable(path: string): Promise<FileHandle> {
+  return open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+}
+
 /**
  * Hashes the agent's file, without holding it in memory.
  *
  * @throws Error with one sentence that names the file, where it is absent, unreadable, empty or no regular file
  */
 export async function loadAgentExecutable(path: string): Promise<AgentExecutable> {
-  const file = await open(path, "r").catch((error: NodeJS.ErrnoException) => {
+  const file = await openExecutable(path).catch((error: NodeJS.ErrnoException) => {
     throw new Error(`the agent executable ${path} ${openFault(error)}`, { cause: error });
   });
   try {

@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
-import { open } from "node:fs/promises";
 import { TakeoverError } from "../errors.js";
-import type { AgentExecutable } from "./agent-executable.js";
+import { type AgentExecutable, openExecutable } from "./agent-executable.js";
 
 /** One SFTP write: some servers corrupt larger ones, and OpenSSH takes no more than 256 KiB. */
 export const CHUNK_BYTES = 32 * 1024;
@@ -20,7 +19,7 @@ export async function* executableChunks(executable: AgentExecutable): AsyncGener
       { cause: error },
     );
   };
-  const file = await open(executable.path, "r").catch(unreadable);
+  const file = await openExecutable(executable.path).catch(unreadable);
   try {
     const digest = createHash("sha256");
     let size = 0;

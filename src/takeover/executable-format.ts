@@ -1,4 +1,4 @@
-import { open } from "node:fs/promises";
+import { openExecutable } from "./agent-executable.js";
 
 /** What kind of program a file is, as far as its beginning tells. */
 export type ExecutableFormat =
@@ -26,7 +26,7 @@ const ARCHITECTURES: Readonly<Record<number, { name: string; runsOn: RegExp }>> 
 /** Reads the beginning of a local file. Never rejects: what cannot be read is of no known format. */
 export async function readExecutableFormat(path: string): Promise<ExecutableFormat> {
   try {
-    const file = await open(path, "r");
+    const file = await openExecutable(path);
     try {
       const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD_BYTES), 0, HEAD_BYTES, 0);
       return executableFormat(buffer.subarray(0, bytesRead));

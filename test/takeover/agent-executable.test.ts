@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -29,6 +30,11 @@ describe("the agent executable", () => {
     [
       "is a device",
       (path) => symlink("/dev/null", path),
+      "is not a regular file; a file is wanted",
+    ],
+    [
+      "is a pipe that nobody writes to",
+      async (path) => execFileSync("mkfifo", [path]),
       "is not a regular file; a file is wanted",
     ],
   ])("is refused by one sentence where it %s", async (_what, make, sentence) => {
