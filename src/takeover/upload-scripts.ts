@@ -65,16 +65,19 @@ export const RECEIVE = [
 /** $1: the file comes back on standard output, to be hashed here. */
 export const READ_BACK = `exec cat "$1"`;
 
-/** What a guard is told on its standard input when the upload is over. */
+/** What a guard is told on its standard input when the transfer begins, and when the upload is over. */
+export const GUARD_BEGIN = "begin";
 export const GUARD_OVER = "over";
 
 /**
  * $1: a temporary file, removed when standard input says that the upload is over, or ends because the
  * connection has gone. Then a request to create the file may still be on its way through the SFTP server, which
- * is another process: so once more, a second later.
+ * is another process: so once more, a second later. A guard that never heard of a beginning removes nothing: it
+ * was given up, or its input is none.
  */
 export const GUARD = [
   `trap "" HUP`,
+  `read -r said; [ "$said" = ${GUARD_BEGIN} ] || exit 0`,
   "read -r said",
   `rm -f "$1"`,
   `[ "$said" = ${GUARD_OVER} ] || { sleep 1; rm -f "$1"; }`,

@@ -136,7 +136,8 @@ class Upload {
       throw error;
     }
     try {
-      this.#guard = await guardUpload(this.#connection, this.#plan.tempPath, this.#signal);
+      const limit = this.limit("having the partial file guarded");
+      this.#guard = await guardUpload(this.#connection, this.#plan.tempPath, limit);
       await sendBySftp(sftp, this.#plan, this.#stallMs, this.#signal);
     } catch (error) {
       await this.#removeTemporary(sftp);
