@@ -175,7 +175,8 @@ export async function freePort(): Promise<number> {
   return address.port;
 }
 
-async function stopTree(child: ChildProcess): Promise<void> {
+/** Ends a process and all that descend from it, which is waited for. */
+export async function stopTree(child: ChildProcess): Promise<void> {
   const exited = new Promise((resolve) => {
     if (child.exitCode !== null || child.signalCode !== null) {
       resolve(undefined);
