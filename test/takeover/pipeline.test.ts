@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { readdir, readFile } from "node:fs/promises";
+import { copyFile, readdir, readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { expect, it } from "vitest";
 import { Snooze } from "../../src/errors.js";
@@ -9,7 +9,7 @@ import type { TakeoverSettings } from "../../src/takeover/settings.js";
 import { shellAgent } from "../support/agents.js";
 import { failureOf } from "../support/rejection.js";
 import { SshScene } from "../support/ssh-scene.js";
-import { describeWithSshd, freePort } from "../support/sshd.js";
+import { describeWithSshd, freePort, startSshd } from "../support/sshd.js";
 import { machineAt, never, recordingContext } from "../support/takeover-scene.js";
 import { tcpPeer, tcpProxy } from "../support/tcp-peer.js";
 import { big, namesIn } from "../support/uploads.js";
@@ -123,6 +123,29 @@ describeWithSshd("a takeover on a real OpenSSH server", () => {
     );
     expect(events.slice(-3)).toEqual(["dial started", "dial ended", "host key changed"]);
     expect(events).toContain("host key missing");
+  });
+
+  it("follows a machine to another port, and leaves alone what answers at the old one", async () => {
+    await scene.start();
+    const { context, uploads } = contextOf();
+    const { port: oldPort, clientKey } = scene.sshd;
+    const first = await takeOver(machineAt(oldPort), context, never());
+    await first.close();
+    const hostKeyPath = join(scene.bench.folder, "host_key");
+    await copyFile(join(scene.sshd.folder, "host_ed25519"), hostKeyPath);
+    const authorize = () => clientKey.publicLine;
+    const moved = await startSshd({ config: [`HostKey ${hostKeyPath}`], authorize });
+    scene.afterwards(moved.stop);
+    // Another machine has the old address by now, which lets us in as well.
+    await scene.start({ port: oldPort, authorize });
+
+    const recordedHostKey = first.hostKey;
+    const stranger = takeOver(machineAt(oldPort, { recordedHostKey }), context, never());
+    expect((await failureOf(stranger)).code).toBe("TAKEOVER_DIAL_HOST_KEY_CHANGED");
+    expect(uploads).toHaveLength(1);
+    const found = await takeOver(machineAt(moved.port, { recordedHostKey }), context, never());
+    expect(found.hostKey).toBe(recordedHostKey);
+    await found.close();
   });
 
   it("drives twenty machines at once behind one server, to one path", async () => {
