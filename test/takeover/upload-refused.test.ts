@@ -1,12 +1,16 @@
-import { existsSync } from "node:fs";
-import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { existsSync, readFileSync } from "node:fs";
+import { chmod, chown, mkdir, readdir, stat, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { expect, it } from "vitest";
 import { mayMount, mountTmpfs, remount, unmount } from "../support/mounts.js";
 import { failureOf } from "../support/rejection.js";
 import { BOTH_WAYS, SshScene } from "../support/ssh-scene.js";
 import { describeWithSshd } from "../support/sshd.js";
-import { big, send } from "../support/uploads.js";
+import { big, expectPlaced, send } from "../support/uploads.js";
+
+const PROTECTED_REGULAR = existsSync("/proc/sys/fs/protected_regular")
+  ? readFileSync("/proc/sys/fs/protected_regular", "utf8").trim()
+  : "unknown";
 
 describeWithSshd("an upload that a real OpenSSH server or its machine refuses", () => {
   const scene = new SshScene();
@@ -84,6 +88,23 @@ describeWithSshd("an upload that a real OpenSSH server or its machine refuses", 
     remount(disk, "ro");
     expect((await failureOf(send(scene))).message).toContain("the file system is read-only");
   });
+
+  // The kernel refuses root to create what is there already and another user's (fs.protected_regular): only where
+  // that is on does this show anything.
+  it.skipIf(process.getuid?.() !== 0).each(BOTH_WAYS)(
+    `is not kept from a shared folder by a name that another user took (fs.protected_regular is ${PROTECTED_REGULAR}): %s`,
+    async (_how, options) => {
+      await scene.start(options);
+      const folder = dirname(scene.bench.target);
+      await mkdir(folder);
+      await chmod(folder, 0o1777);
+      await writeFile(scene.bench.target, "planted");
+      await chown(scene.bench.target, 65_534, 65_534);
+      expect((await send(scene)).result).toBe("sent");
+      await expectPlaced(scene);
+      expect((await stat(scene.bench.target)).uid).toBe(0);
+    },
+  );
 
   it.skipIf(process.getuid?.() === 0)("says that there is no permission", async () => {
     await scene.start();
