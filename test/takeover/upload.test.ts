@@ -62,6 +62,7 @@ describeWithSshd("an upload to a real OpenSSH server", () => {
       },
     ],
     ["serves one channel at a time", { config: ["MaxSessions 1"] }],
+    ["serves two channels at a time", { config: ["MaxSessions 2"] }],
     ["serves one channel at a time, without SFTP", { config: ["MaxSessions 1"], sftp: null }],
     ["changes keys every megabyte", { config: ["RekeyLimit 1M"] }],
     ["changes keys every megabyte, without SFTP", { config: ["RekeyLimit 1M"], sftp: null }],
