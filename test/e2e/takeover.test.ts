@@ -219,8 +219,8 @@ describeWithSshd("SIGTERM", () => {
 
   test("in the middle of an upload leaves no temporary file on the machine", async () => {
     await truncate(path.join(site.folder, "agent"), 40_000_000);
-    // Some 10 MB a second: 2 MB in flight, 200 ms until they are acknowledged.
-    const slowWay = await tcpProxy(site.sshd.port, { delayMs: 100 });
+    // Some 3 MB a second: 2 MB in flight, 600 ms until they are acknowledged.
+    const slowWay = await tcpProxy(site.sshd.port, { delayMs: 300 });
     const replica = await site.worker("--shutdown-grace=4s");
     const machineId = await site.provideOne("m1", { port: slowWay.port });
     await waitFor(
