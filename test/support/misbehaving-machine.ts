@@ -339,6 +339,9 @@ class Visit {
   }
 
   #every(ms: number, act: () => unknown): void {
+    if (this.#wire.destroyed) {
+      return; // The client has gone before it came to this.
+    }
     const timer = setInterval(act, ms);
     this.#wire.once("close", () => clearInterval(timer));
   }

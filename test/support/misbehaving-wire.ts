@@ -34,6 +34,9 @@ export class MisbehavingWire extends Duplex {
   }
 
   goWrong(kind: WireKind): void {
+    if (this.destroyed) {
+      return; // The client has gone before it came to this.
+    }
     this.#kind = kind;
     switch (kind) {
       case "reset":

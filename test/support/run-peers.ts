@@ -43,6 +43,7 @@ export interface PeersReport {
   readonly injected: Readonly<Record<string, Readonly<Record<string, number>>>>;
   readonly outcomes: Readonly<Record<string, number>>;
   readonly soundAttempts: number;
+  /** Of those whose machine misbehaved. */
   readonly slowestSeconds: number;
   readonly seconds: number;
   /** Bytes of heap after garbage collection, after the warm-up and at the end. */
@@ -223,11 +224,12 @@ class Run {
     const begun = performance.now();
     const { outcome, cause, problems } = await takeOverOnce(peer, misbehaviour === null);
     const took = performance.now() - begun;
-    this.#slowest = Math.max(this.#slowest, took);
-    if (misbehaviour !== null && took > ATTEMPT_TIMEOUT_MS + GRACE_MS) {
-      problems.push(`took ${Math.round(took)} ms`);
-    }
-    if (misbehaviour === null) {
+    if (misbehaviour !== null) {
+      this.#slowest = Math.max(this.#slowest, took);
+      if (took > ATTEMPT_TIMEOUT_MS + GRACE_MS) {
+        problems.push(`took ${Math.round(took)} ms`);
+      }
+    } else {
       this.#sound += 1;
       if (outcome !== "taken over") {
         problems.push(`a sound machine: ${cause}`);
