@@ -5,7 +5,8 @@ export default defineConfig({
     include: ["test/**/*.test.ts"],
     globalSetup: ["test/support/postgres.ts"],
     pool: "forks",
-    maxWorkers: 3,
+    maxWorkers: 4,
+    isolate: false,
     testTimeout: 30_000,
     hookTimeout: 60_000,
     reporters: process.env.CI

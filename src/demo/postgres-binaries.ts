@@ -1,5 +1,13 @@
 import { spawnSync } from "node:child_process";
-import { chown, cp, readdir, readFile, symlink } from "node:fs/promises";
+import {
+  chown,
+  copyFile,
+  mkdir,
+  readdir,
+  readFile,
+  readlink,
+  symlink,
+} from "node:fs/promises";
 import path from "node:path";
 
 /** Who runs the server: Postgres refuses to run as root, so root hands it to `nobody`. */
@@ -43,11 +51,8 @@ export async function usableBinaries(
     return path.join(shipped, "bin");
   }
   const native = path.join(folder, "native");
-  await cp(shipped, native, { recursive: true, verbatimSymlinks: true });
+  await copyFolder(shipped, native, runAs);
   await makeLinks(native);
-  if (runAs) {
-    await chownAll(native, runAs);
-  }
   const fault = faultOf(native, runAs);
   if (fault !== undefined) {
     throw new Error(`the embedded Postgres in ${shipped} does not run here: ${fault}`);
@@ -79,14 +84,23 @@ async function makeLinks(native: string): Promise<void> {
   }
 }
 
-async function chownAll(folder: string, { uid, gid }: RunAs): Promise<void> {
-  await chown(folder, uid, gid);
-  for (const entry of await readdir(folder, { withFileTypes: true })) {
-    const child = path.join(folder, entry.name);
+/**
+ * A folder is handed over before anything is in it: root may be killed at any moment, and the server's user must
+ * then be able to remove what is there.
+ */
+async function copyFolder(from: string, to: string, owner: RunAs | undefined): Promise<void> {
+  const handOver = async (entry: string) => owner && chown(entry, owner.uid, owner.gid);
+  await mkdir(to);
+  await handOver(to);
+  for (const entry of await readdir(from, { withFileTypes: true })) {
+    const [source, copy] = [path.join(from, entry.name), path.join(to, entry.name)];
     if (entry.isDirectory()) {
-      await chownAll(child, { uid, gid });
-    } else if (!entry.isSymbolicLink()) {
-      await chown(child, uid, gid);
+      await copyFolder(source, copy, owner);
+    } else if (entry.isSymbolicLink()) {
+      await symlink(await readlink(source), copy);
+    } else {
+      await copyFile(source, copy);
+      await handOver(copy);
     }
   }
 }

@@ -54,6 +54,14 @@ export interface ProxyKnobs {
   delayMs?: number;
 }
 
+/** What gets through. A short identification may have been read in one piece with the long message behind it. */
+function shortEnough(piece: Buffer, longest = Number.POSITIVE_INFINITY): Buffer {
+  if (piece.length <= longest) {
+    return piece;
+  }
+  return piece.subarray(0, piece.indexOf("SSH-") === 0 ? piece.indexOf("\n") + 1 : 0);
+}
+
 /** A TCP proxy in front of a real server. */
 export async function tcpProxy(
   port: number,
@@ -69,17 +77,14 @@ export async function tcpProxy(
     const pump = (from: Socket, to: Socket, count: (bytes: number) => void): void => {
       from.on("data", (piece) => {
         count(piece.length);
-        if (
-          knobs.stalled ||
-          (knobs.deaf && from === client) ||
-          piece.length > (knobs.longestPiece ?? Number.POSITIVE_INFINITY)
-        ) {
+        if (knobs.stalled || (knobs.deaf && from === client)) {
           return;
         }
+        const passed = shortEnough(piece, knobs.longestPiece);
         if (knobs.delayMs === undefined) {
-          to.write(piece);
+          to.write(passed);
         } else {
-          setTimeout(() => to.write(piece), knobs.delayMs);
+          setTimeout(() => to.write(passed), knobs.delayMs);
         }
       });
       from.on("end", () => {
