@@ -1,13 +1,5 @@
 import { spawnSync } from "node:child_process";
-import {
-  chown,
-  copyFile,
-  mkdir,
-  readdir,
-  readFile,
-  readlink,
-  symlink,
-} from "node:fs/promises";
+import { chown, copyFile, mkdir, readdir, readFile, readlink, symlink } from "node:fs/promises";
 import path from "node:path";
 
 /** Who runs the server: Postgres refuses to run as root, so root hands it to `nobody`. */

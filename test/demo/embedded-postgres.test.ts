@@ -155,8 +155,7 @@ describe("the embedded Postgres", () => {
     const owner = await own(await checkout({ mode: 0o700, links: true }));
     await waitFor(
       what,
-      async () =>
-        (await readdir(path.join(folder, "tmp"), { recursive: true })).length >= entries,
+      async () => (await readdir(path.join(folder, "tmp"), { recursive: true })).length >= entries,
     );
     owner.process.kill("SIGKILL");
     await waitFor("no process is left", () => processesOf(folder).length === 0, 20_000);

@@ -1,4 +1,5 @@
 import { execFileSync } from "node:child_process";
+import { once } from "node:events";
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
@@ -423,7 +424,9 @@ describeWithSshd("a check of a machine behind OpenSSH", () => {
         },
         stop.signal,
       );
-      await expect(within("the check ends", 1200, quitting)).rejects.toBe(reason);
+      quitting.catch(() => {});
+      await within("the abort", 10_000, once(stop.signal, "abort"));
+      await expect(within("the check ends", 1000, quitting)).rejects.toBe(reason);
     }
   });
 });
