@@ -248,6 +248,36 @@ begin
 end
 $$;
 
+-- The sweep's put: leaves out the machines whose jobs somebody's open transaction holds, for as long as that may
+-- be, and puts the others, half by half. Gives how many it put until `deadline`.
+create function bmdb.put_missed_takeovers(machines uuid[], deadline timestamptz)
+returns integer
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '200ms'
+as $$
+declare
+  half integer := cardinality(machines) / 2;
+begin
+  if clock_timestamp() > deadline then
+    return 0;
+  end if;
+  begin
+    perform bmdb.put_takeover_jobs(
+      machines, array_fill(clock_timestamp(), array[cardinality(machines)]), false
+    );
+    return cardinality(machines);
+  exception when lock_not_available then
+    if half = 0 then
+      return 0;
+    end if;
+  end;
+  return bmdb.put_missed_takeovers(machines[:half], deadline)
+    + bmdb.put_missed_takeovers(machines[half + 1:], deadline);
+end
+$$;
+
 -- Heals whatever was missed: puts eligible machines that have no job which will run (locked, or due within
 -- the minute), and deletes rows that can never run. One batch per call, so that each commits on its own;
 -- gives the number of machines put, and 0 while another sweeps.
@@ -269,6 +299,7 @@ declare
   -- A variable: with the volatile clock inside, NOT EXISTS would be asked machine by machine.
   soon timestamptz := clock_timestamp() + interval '1 minute';
   missed uuid[];
+  put integer := 0;
 begin
   if not pg_try_advisory_xact_lock(hashtextextended('bmdb.sweep_takeovers', 0)) then
     return 0;
@@ -287,9 +318,9 @@ begin
     )
     limit 500
   ) as batch;
-  perform bmdb.put_takeover_jobs(
-    missed, array_fill(clock_timestamp(), array[coalesce(cardinality(missed), 0)]), false
-  );
+  if missed is not null then
+    put := bmdb.put_missed_takeovers(missed, clock_timestamp() + interval '5 seconds');
+  end if;
 
   delete from graphile_worker._private_jobs
   where id in (
@@ -302,7 +333,7 @@ begin
     limit 500
     for update skip locked
   );
-  return coalesce(cardinality(missed), 0);
+  return put;
 end
 $$;
 
