@@ -43,7 +43,7 @@ export const line = (longest: number) => (text: string) => {
 /** The path of a file on this computer. */
 export const localPath = line(4096);
 
-/** Where the agent is put on a machine: the path of a file, in a folder that exists there. */
+/** Where the agent is put on a machine: the absolute path of a file. */
 export function targetPath(text: string): string {
   const path = line(1024)(text);
   if (!path.startsWith("/")) {

@@ -60,7 +60,7 @@ export const WORKER_OPTIONS = {
     flag: "--agent-target-path",
     value: "<path>",
     group: AGENT,
-    help: "Where it goes on the machine: an absolute path, in a folder that exists there.",
+    help: "Where it goes on the machine: an absolute path. Its folder is made where it is missing.",
     fallback: "/root/agent",
     parse: targetPath,
   }),

@@ -6,7 +6,8 @@ export const TOOLS = ["wc", "chmod", "mv", "mkdir", "cat"] as const;
 
 /**
  * What a takeover would meet on the machine, found out without writing anything there. $1 target, $2 size,
- * $3 SHA-256, $4 the executable's loader. $d is the target's folder, or the nearest one above it that is there:
+ * $3 SHA-256, $4 "loader:" and the executable's loader: simulated machines lead a bare path into their folder, and
+ * their programs are this computer's. $d is the target's folder, or the nearest one above it that is there:
  * an upload makes the rest.
  */
 export const INSPECT = [
@@ -15,7 +16,7 @@ export const INSPECT = [
   FACTS,
   `for t in ${TOOLS.join(" ")}; do command -v "$t" >/dev/null 2>&1 || echo "lack=$t"; done`,
   `[ -n "$(h </dev/null 2>/dev/null)" ] && echo hashes=yes`,
-  "l=$4",
+  `l=\${4#loader:}`,
   LOADER,
   `echo "uid=$(id -u 2>/dev/null)"`,
   `d=\${1%/*}`,

@@ -132,7 +132,7 @@ class Check {
     const found = await runScript(
       connection,
       INSPECT,
-      [targetPath, String(executable.size), executable.sha256, loaderOf(format)],
+      [targetPath, String(executable.size), executable.sha256, `loader:${loaderOf(format)}`],
       hashLimit(executable, uploadStallTimeoutMs, this.#signal, "looking around on the machine"),
     );
     mustHaveRun(found);
