@@ -121,7 +121,7 @@ describe("takeover demo", () => {
   }, 90_000);
 
   test("leaves nothing when it is killed in the middle of takeovers", async () => {
-    const running = demo(["--machines=8"]);
+    const running = demo(["--machines=4", "--workers=1"]);
     await says(running, "running (");
     running.process.kill("SIGKILL");
     await running.ended;
@@ -185,7 +185,7 @@ describe("takeover demo on a database of somebody else", () => {
   test.each(["SIGTERM", "SIGHUP"] as const)(
     "ends with exit code 1 on %s while it starts, and leaves nothing",
     async (signal) => {
-      const running = demo(["--machines=3"], environment);
+      const running = demo(["--machines=1", "--workers=1"], environment);
       await says(running, "migrated");
       running.process.kill(signal);
       expect(await within("the demo ends", 30_000, running.ended)).toBe(1);
