@@ -33,6 +33,11 @@ export function guardsUpload({ script }: Command): boolean {
 /** Does what that script does. All that runs here has been taken in already, so once is enough. */
 export function guardHere({ paths: [file = ""] }: Command, channel: ServerChannel): void {
   channel.resume();
+  channel.once("end", () => {
+    rmSync(file, { force: true });
+    channel.exit(0);
+    channel.end();
+  });
   channel.once("close", () => rmSync(file, { force: true }));
 }
 

@@ -77,7 +77,7 @@ class Upload {
       await this.#removeTemporary();
       throw error;
     } finally {
-      this.#guard?.release();
+      await this.#guard?.release(this.#signal);
     }
     return { result: "sent", bytes: this.#plan.executable.size };
   }

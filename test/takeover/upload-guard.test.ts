@@ -4,7 +4,10 @@ import { existsSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setImmediate } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { Connection, Ending } from "../../src/ssh/connection.js";
+import { guardUpload } from "../../src/takeover/upload-guard.js";
 import { GUARD, GUARD_BEGIN, GUARD_OVER } from "../../src/takeover/upload-scripts.js";
 
 describe("the guard of a partial file", () => {
@@ -46,5 +49,31 @@ describe("the guard of a partial file", () => {
     guard.stdin.end();
     await closed;
     expect(existsSync(file)).toBe(true);
+  });
+
+  it("lets the upload go on once its process has ended, and not before, unless the attempt is aborted", async () => {
+    const did: string[] = [];
+    let exit = (_ending: Ending) => {};
+    const ended = new Promise<Ending>((resolve) => {
+      exit = resolve;
+    });
+    const connection = {
+      exec: async () => ({
+        ended,
+        write: async () => true,
+        end: () => void did.push("end"),
+        close: () => void did.push("close"),
+      }),
+    } as unknown as Connection;
+    const { signal } = new AbortController();
+    const limit = { ms: 1000, signal, late: () => new Error("late") };
+    const guard = await guardUpload(connection, file, limit);
+    const released = guard?.release(signal).then(() => did.push("released"));
+    await setImmediate();
+    expect(did).toEqual(["end"]);
+    exit({ how: "exited", code: 0 });
+    await released;
+    expect(did).toEqual(["end", "close", "released"]);
+    await (await guardUpload(connection, file, limit))?.release(AbortSignal.abort());
   });
 });
