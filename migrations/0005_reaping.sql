@@ -27,8 +27,13 @@ begin
     return 0;
   end if;
 
+  -- None while the server has not been up for as long as a session lives: nobody could keep one while it was down,
+  -- and whoever has an agent's key in hand then is about to store it.
   with gone as (
-    delete from bmdb.sessions where deadline < clock_timestamp() returning session_id
+    delete from bmdb.sessions
+    where deadline < clock_timestamp()
+      and pg_postmaster_start_time() < clock_timestamp() - interval '12 seconds'
+    returning session_id
   )
   select coalesce(array_agg(session_id), '{}') into lapsed from gone;
 

@@ -1,12 +1,14 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import pg from "pg";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { keepSession, reapSessions, type Session } from "../../src/bmdb/session.js";
+import { untilReapable } from "../support/postgres.js";
 import { createScene, expectAtRest, type Scene, takenOver, useStage } from "../support/scene.js";
 import { waitFor } from "../support/wait.js";
 
 const stage = useStage();
 let scene: Scene;
+beforeAll(() => untilReapable(stage().database));
 beforeEach(async () => {
   scene = await createScene({ stage: stage() });
 });

@@ -16,7 +16,7 @@ import { TAKEOVER } from "../support/worker-process.js";
 import { INJECTIONS, planInjections, type World } from "./injections.js";
 import { createRandom } from "./random.js";
 import { Replica } from "./replica.js";
-import { judge, type Verdict } from "./verdicts.js";
+import { judge, type Verdict, WORKERS_CONNECTIONS } from "./verdicts.js";
 
 export interface ChaosOptions {
   readonly seed: number;
@@ -156,7 +156,13 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosReport> {
     await calm(sql, sound, options.replicas);
     for (const replica of replicas) {
       await replica.stop(20_000);
+      replica.proxy.dropStalled();
     }
+    // The server notices a little later that a connection has ended; what stays is for the verdict to tell.
+    await waitFor(
+      "the server has let go of the workers",
+      async () => (await sql(WORKERS_CONNECTIONS)).length === 0,
+    ).catch(() => undefined);
     const verdict = await judge(sql, readJournal(journalPath), sound);
     clean = verdict.violations.length === 0;
     return {

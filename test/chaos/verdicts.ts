@@ -153,14 +153,16 @@ async function checkEnds(sql: Sql, violations: string[]): Promise<void> {
   }
 }
 
+export const WORKERS_CONNECTIONS =
+  "select from pg_stat_activity where datname = current_database() and application_name like 'takeover %'";
+
 async function checkLeftovers(sql: Sql, violations: string[]): Promise<void> {
   const leftovers: Record<string, string> = {
     "jobs are still locked": "select from graphile_worker.jobs where locked_at is not null",
     "sessions are left": "select from bmdb.sessions",
     "transactions are open":
       "select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and state like 'idle in transaction%'",
-    "workers' connections are open":
-      "select from pg_stat_activity where datname = current_database() and application_name like 'takeover %'",
+    "workers' connections are open": WORKERS_CONNECTIONS,
     "machines with a key have a job that would still run": `select from bmdb.takeover_jobs join bmdb.machine_agent_started using (machine_id)
        where retries_left and run_at <= clock_timestamp()`,
   };

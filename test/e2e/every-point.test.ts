@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
 import { createInstallation, type Installation } from "../support/installation.js";
+import { untilReapable } from "../support/postgres.js";
 import { createPostgresProxy, type PostgresProxy } from "../support/postgres-proxy.js";
 import { describeWithSshd } from "../support/sshd.js";
 import { waitFor, within } from "../support/wait.js";
@@ -71,6 +72,7 @@ function useInstallation(): { site: Installation; proxy: PostgresProxy } {
 
 /** What a reaper does, without its patience. */
 async function reapNow(site: Installation): Promise<void> {
+  await untilReapable(site.database);
   await site.database.query(
     "update bmdb.sessions set deadline = clock_timestamp() - interval '1 s'",
   );

@@ -49,11 +49,22 @@ describeWithSshd("a server that restarts as a hot standby, as in a failover", ()
     );
     expect(await replica.get("/readyz")).toMatch(/^503 /);
     expect(await replica.metric("takeover_attempts_running")).toBe(0);
+    expect(await site.database.query("select from bmdb.sessions")).toHaveLength(1);
     const patience = Date.now() + 5_000;
     await waitFor("some polls have failed", () => Date.now() > patience);
     expect(lines() - before).toBeLessThan(12);
 
     await site.database.query("select pg_promote()");
+    await postgres.restart("fast");
+    await forgetConnections();
+    // A session that lapsed while nobody could keep it is its owner's for as long as one lives.
+    await site.database.query(
+      `insert into bmdb.sessions select gen_random_uuid(), 'a test', '', 'p', now(), 4, now() - interval '1 h';
+       select bmdb.reap_sessions()`,
+    );
+    expect(await site.database.query("select from bmdb.sessions where pool_id = 'p'")).toHaveLength(
+      1,
+    );
     const machineId = await site.provideOne("m1");
     await waitFor("a new machine is started", () => site.started(machineId), 40_000);
     await waitFor(

@@ -23,6 +23,8 @@ export interface PostgresProxy {
   slow(ms: number): void;
   /** All is well again; what was stalled stays so, as packets that were lost. */
   back(): Promise<void>;
+  /** Ends what was stalled, as the server's keepalives do in the end. */
+  dropStalled(): void;
   close(): void;
 }
 
@@ -32,11 +34,13 @@ export async function createPostgresProxy(serverUrl: string): Promise<PostgresPr
     | { statement: string; moment: "before" | "after" | "cut"; done: () => void }
     | undefined;
   const sockets = new Set<net.Socket>();
+  const lost = new Set<net.Socket>();
   let stalled = false;
   let slowMs = 0;
   const server = net.createServer((client) => {
     if (stalled) {
       sockets.add(client);
+      lost.add(client);
       client.on("error", () => client.destroy());
       client.pause();
       return;
@@ -114,6 +118,7 @@ export async function createPostgresProxy(serverUrl: string): Promise<PostgresPr
     stall() {
       stalled = true;
       for (const socket of sockets) {
+        lost.add(socket);
         socket.pause();
         socket.removeAllListeners("data");
         socket.removeAllListeners("close");
@@ -128,6 +133,11 @@ export async function createPostgresProxy(serverUrl: string): Promise<PostgresPr
       if (!server.listening) {
         server.listen(own, "127.0.0.1");
         await once(server, "listening");
+      }
+    },
+    dropStalled() {
+      for (const socket of lost) {
+        socket.destroy();
       }
     },
     close() {

@@ -4,6 +4,7 @@ import { afterAll, afterEach, beforeAll, inject } from "vitest";
 import type { TestProject } from "vitest/node";
 import { startEmbeddedPostgres } from "../../src/demo/embedded-postgres.js";
 import { migrate } from "../../src/worker/migrate.js";
+import { waitFor } from "./wait.js";
 
 declare module "vitest" {
   export interface ProvidedContext {
@@ -71,6 +72,20 @@ export function useDatabase(): TestDatabase {
     reset: () => database().reset(),
     drop: async () => {},
   };
+}
+
+/** Sessions are not reaped while their server has been up for less than the 12 s that they live. */
+export async function untilReapable(database: Pick<TestDatabase, "query">): Promise<void> {
+  await waitFor(
+    "the server has been up for 12 s",
+    async () =>
+      (
+        await database.query(
+          "select where pg_postmaster_start_time() < clock_timestamp() - interval '12 seconds'",
+        )
+      ).length === 1,
+    15_000,
+  );
 }
 
 /** As role replica neither triggers nor foreign keys are looked at. */
