@@ -1,6 +1,6 @@
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import {
   ChannelRefused,
   type Connection,
@@ -174,6 +174,13 @@ describeWithSshd("a connection to a real OpenSSH server", () => {
     expect(await running.ended).toEqual({ how: "exited", code: 5 });
   });
 
+  it("is not lost while a sound machine says nothing, for it answers the keepalives", async () => {
+    await start();
+    const ssh = await dial({ keepalive: { intervalMs: 200, count: 3 } });
+    const running = await ssh.exec("sleep 2; exit 5", listen(), limit());
+    expect(await running.ended).toEqual({ how: "exited", code: 5 });
+  });
+
   it("survives a pause that is shorter than the keepalives bear", async () => {
     await start();
     const ssh = await dial({ keepalive: { intervalMs: 500, count: 3 } });
@@ -271,6 +278,19 @@ describe("a connection to a server that misbehaves", () => {
     const ssh = await dial({ exec: () => true, sftp: "ignored" });
     await expect(ssh.exec("true", listen(), limit(100))).rejects.toThrow("late after 100");
     await expect(ssh.openSftp(limit(100))).rejects.toThrow("late after 100");
+  });
+
+  it("bears a silence of 39 s and no longer, unless told otherwise", async () => {
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
+    try {
+      const ssh = await dial({});
+      vi.advanceTimersByTime(39_000);
+      expect(ssh.lost).toBeUndefined();
+      vi.advanceTimersByTime(11_000); // One interval more, should something have come late.
+      expect(ssh.lost).toBeInstanceOf(ConnectionLost);
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   it("opens to a server that calls itself OpenSSH 10", async () => {

@@ -9,6 +9,7 @@ import { failureOf } from "../support/rejection.js";
 import { freePort } from "../support/sshd.js";
 import { never } from "../support/takeover-scene.js";
 import { type TcpPeer, tcpPeer } from "../support/tcp-peer.js";
+import { waitFor } from "../support/wait.js";
 
 const IDENT = "SSH-2.0-OpenSSH_9.9\r\n";
 
@@ -55,6 +56,17 @@ describe("dialling a server that misbehaves", () => {
   it("names the stage when a server stops answering after its identification", async () => {
     const failure = await dialPeer((socket) => socket.write(IDENT), 150);
     expect(failure.message).toContain("no end of key exchange within --ssh-handshake-timeout");
+  });
+
+  it("hangs up on a server that it gave up on", async () => {
+    let hungUp = false;
+    await dialPeer((socket) => {
+      socket.resume();
+      socket.once("end", () => {
+        hungUp = true;
+      });
+    }, 150);
+    await waitFor("the server hears the end", () => hungUp);
   });
 
   it("passes on what a busy server says in place of its identification", async () => {

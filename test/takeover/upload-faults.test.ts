@@ -63,6 +63,18 @@ describe("an upload to a server that misbehaves", () => {
     expect(failure.message).toContain("it has 131072 bytes, not 1000000 bytes");
   });
 
+  it("is refused where the machine cannot hash, and what is read back is not the file sent", async () => {
+    const failure = await send({
+      sftp: sftpServer({ onWrite: (index) => (index % 10 === 9 ? "ok" : undefined) }),
+      exec: (command, accept) => {
+        runByShell(command.replaceAll("command -v ", "command -v no-such-"), accept());
+        return true;
+      },
+    });
+    expect(failure.code).toBe("TAKEOVER_UPLOAD_MISMATCH");
+    expect(failure.message).toMatch(/it has SHA-256 [0-9a-f]{64}, not SHA-256 [0-9a-f]{64}$/);
+  });
+
   it("fails with the server's word where the machine finds no reason either", async () => {
     const failure = await faulty({ onWrite: (index) => (index === 3 ? FAILURE : undefined) });
     expect(failure.code).toBe("TAKEOVER_UPLOAD_FAILED");

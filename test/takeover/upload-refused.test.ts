@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { chmod, chown, mkdir, readdir, stat, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -79,6 +80,19 @@ describeWithSshd("an upload that a real OpenSSH server or its machine refuses", 
       expect(await readdir(disk)).toEqual([]);
     },
   );
+
+  it.skipIf(!mayMount())("says that the target is busy, where something is mounted", async () => {
+    await scene.start();
+    const { target } = scene.bench;
+    await mkdir(dirname(target));
+    await writeFile(target, "");
+    execFileSync("mount", ["--bind", target, target], { stdio: "ignore" });
+    scene.afterwards(() => unmount(target));
+    const failure = await failureOf(send(scene));
+    expect(failure.code).toBe("TAKEOVER_UPLOAD_FAILED");
+    expect(failure.message).toContain("the target is busy");
+    expect(await readdir(dirname(target))).toEqual(["agent"]);
+  });
 
   it.skipIf(!mayMount())("says that the file system is read-only", async () => {
     await scene.start();

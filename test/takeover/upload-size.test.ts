@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import type { Sftp } from "../../src/ssh/connection.js";
 import { openConnection } from "../../src/ssh/dial.js";
@@ -66,6 +67,29 @@ describe("uploads to servers that acknowledge nothing", () => {
       await rm(folder, { recursive: true });
     },
   );
+});
+
+describe("an upload to a slow server", () => {
+  it("may take longer in all than the stall timeout, as long as it gets on", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "takeover-slow-"));
+    const executable = await agentFile(join(folder, "agent"), big(1));
+    const plan = { executable, targetPath: "/a", tempPrefix: "/a.t", tempPath: "/a.t.1" };
+    let last = Promise.resolve();
+    const sftp: Sftp = {
+      create: async () => Buffer.from("handle"),
+      write: () => {
+        last = last.then(() => delay(25));
+        return last;
+      },
+      closeFile: async () => {},
+      remove: async () => {},
+      end: async () => {},
+    };
+    const begun = performance.now();
+    await sendBySftp(sftp, plan, 500, never());
+    expect(performance.now() - begun).toBeGreaterThan(700);
+    await rm(folder, { recursive: true });
+  });
 });
 
 describeWithSshd("an upload of any size", () => {

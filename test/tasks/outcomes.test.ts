@@ -58,6 +58,7 @@ describe("a takeover that succeeds", () => {
         msg: "taken over",
         level: "info",
         agentPublicKey: key.toString("hex"),
+        hostKey: HOST_KEY,
       }),
     );
     expect(lines).toContainEqual(
@@ -106,6 +107,32 @@ describe("a takeover that succeeds", () => {
   });
 });
 
+describe("the host key that a takeover left", () => {
+  test("is what the steps of the machine's next attempt are told, and not another machine's", async () => {
+    const machineId = await scene.provide();
+    const told: (string | null)[] = [];
+    const look: Steps = (machine, hooks, signal) => {
+      told.push(machine.recordedHostKey);
+      return answers()(machine, hooks, signal);
+    };
+    await scene.attempt(machineId, look);
+    await scene.database.query("delete from bmdb.machine_agent_started");
+    await scene.attempt(machineId, look);
+    await scene.attempt(await scene.provide(), look);
+    expect(told).toEqual([null, HOST_KEY, null]);
+  });
+
+  test("is none where the attempt failed: a machine may change its keys while it boots", async () => {
+    const machineId = await scene.provide();
+    await scene.attempt(machineId, async (machine, hooks, signal) => {
+      hooks.onHostKey("new");
+      return failsWith("TAKEOVER_DIAL_AUTH_FAILED")(machine, hooks, signal);
+    });
+    expect(await scene.history(machineId)).toEqual(["Started", "Failed TAKEOVER_DIAL_AUTH_FAILED"]);
+    expect(await scene.database.query("select from bmdb.machine_ssh_host_key")).toEqual([]);
+  });
+});
+
 describe("a failure", () => {
   test.each([
     ["TAKEOVER_DIAL_REFUSED", 60],
@@ -129,6 +156,25 @@ describe("a failure", () => {
       expect(job?.dueIn).toBeCloseTo(backoff ?? 0, 0);
       await expectAtRest(scene, machineId);
       expect(await scene.outcomes()).toEqual({ failed: 1 });
+    },
+  );
+
+  test.each([
+    [0, 54],
+    [0.999_999, 66],
+  ])(
+    "is tried again sooner or later than others of its kind (by %d: after %d s)",
+    async (dice, seconds) => {
+      const random = vi.spyOn(Math, "random").mockReturnValue(dice);
+      try {
+        const machineId = await scene.provide();
+        await scene.attempt(machineId, failsWith("TAKEOVER_DIAL_CLOSED"));
+        const backoff = await scene.backoffSeconds(machineId);
+        expect(backoff).toBeGreaterThan(seconds - 2);
+        expect(backoff).toBeLessThanOrEqual(seconds);
+      } finally {
+        random.mockRestore();
+      }
     },
   );
 
