@@ -3,7 +3,7 @@ import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { createKeyPair } from "../../src/ssh/keygen.js";
-import { writeNodeAgent } from "./journaling-agents.js";
+import { writeJournalingAgent } from "./journaling-agents.js";
 import { createDatabase, type TestDatabase } from "./postgres.js";
 import { SSH_USER, type Sshd, startSshd } from "./sshd.js";
 import { startWorker, type WorkerProcess } from "./worker-process.js";
@@ -56,7 +56,7 @@ export async function createInstallation(
   const workers: WorkerProcess[] = [];
   const database = await createDatabase({ server });
   const publicLine = createKeyPair(path.join(folder, "key"), "test");
-  await writeNodeAgent(path.join(folder, "agent"), journal);
+  await writeJournalingAgent(path.join(folder, "agent"), journal, path.join(folder, "agent-keys"));
   const sshd = await startSshd({ authorize: () => publicLine });
 
   const site: Installation = {

@@ -1,8 +1,14 @@
-import { chmod, writeFile } from "node:fs/promises";
+import { chmod, mkdir, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { freshPublicKey } from "./agents.js";
+
+/** How many runs an agent of writeJournalingAgent has keys for. */
+const KEYS = 200;
 
 /**
- * An agent as somebody else would write it: a script that knows the wire format by heart. It does what the
- * machine's provider id says, and writes down when it began and ended.
+ * An agent as somebody else would write it, in another language, that knows the wire format by heart: in Perl,
+ * which every Debian has and which starts at a tenth of Node's cost. Each run takes a real key from those that
+ * lie ready in `keys`, does what the machine's provider id says, and writes down when it began and ended.
  *
  * - `exits`: exit 3 with words on standard error
  * - `rubbish`: an answer that is no protobuf
@@ -10,58 +16,66 @@ import { chmod, writeFile } from "node:fs/promises";
  * - `slow…`: waits 60 s before it answers
  * - anything else: answers, and leaves a child behind that holds its streams
  */
-export async function writeNodeAgent(file: string, journal: string): Promise<void> {
+export async function writeJournalingAgent(
+  file: string,
+  journal: string,
+  keys: string,
+): Promise<void> {
+  await mkdir(keys);
+  for (let n = 0; n < KEYS; n++) {
+    await writeFile(path.join(keys, String(n)), freshPublicKey());
+  }
   await writeFile(
     file,
-    `#!${process.execPath}
-const { appendFileSync, writeSync } = require("node:fs");
-const { spawn } = require("node:child_process");
-const { generateKeyPairSync } = require("node:crypto");
-const init = require("node:fs").readFileSync(0);
-const fields = new Map();
-for (let at = 0; at < init.length; ) {
-  const tag = init[at++];
-  let length = 0;
-  for (let shift = 0; ; shift += 7) {
-    const byte = init[at++];
-    length |= (byte & 127) << shift;
-    if (byte < 128) break;
-  }
-  fields.set(tag >> 3, init.subarray(at, (at += length)));
+    `#!/usr/bin/perl
+$| = 1;
+undef $/;
+$init = <STDIN>;
+for ($at = 0; $at < length $init;) {
+  $tag = ord substr $init, $at++, 1;
+  $length = $shift = 0;
+  do {
+    $byte = ord substr $init, $at++, 1;
+    $length |= ($byte & 127) << $shift;
+    $shift += 7;
+  } while $byte > 127;
+  $field{$tag >> 3} = substr $init, $at, $length;
+  $at += $length;
 }
-const providerId = String(fields.get(2));
-const machineId = String(fields.get(4));
-const note = (what) => appendFileSync(${JSON.stringify(journal)}, what + " " + machineId + " " + process.hrtime.bigint() + "\\n");
-const varint = (n) => (n < 128 ? [n] : [(n & 127) | 128, ...varint(n >> 7)]);
-const field = (number, bytes) => Buffer.concat([Buffer.from([(number << 3) | 2, ...varint(bytes.length)]), bytes]);
+($what, $machine) = ($field{2}, $field{4});
+open $journal, ">>", "${journal}";
+sub note { syswrite $journal, "$_[0] $machine 0\n" }
+sub varint { my $n = shift; $n < 128 ? chr $n : chr($n & 127 | 128) . varint($n >> 7) }
+sub field { chr($_[0] << 3 | 2) . varint(length $_[1]) . $_[1] }
 note("begin");
-const answer = () => {
-  const key = generateKeyPairSync("ed25519").publicKey.export({ type: "spki", format: "der" }).subarray(-32);
-  let echo = init;
-  if (providerId === "other") {
-    echo = Buffer.from(init);
-    echo.set(Buffer.from("another-machine-altogether".padEnd(36, "!")), init.indexOf(machineId));
-  }
-  note("key:" + key.toString("hex"));
-  writeSync(1, Buffer.concat([field(1, echo), field(2, key)]));
+if ($what eq "exits") {
+  print STDERR "no license for this machine\n";
   note("end");
-};
-if (providerId === "exits") {
-  process.stderr.write("no license for this machine\\n");
-  note("end");
-  process.exitCode = 3;
-} else if (providerId === "rubbish") {
-  writeSync(1, "Segmentation fault");
-  note("end");
-} else if (providerId.startsWith("slow")) {
-  setTimeout(answer, 60_000);
-} else {
-  const child = spawn("sleep", ["300"], { detached: true, stdio: "inherit" });
-  child.unref();
-  note("child:" + child.pid);
-  answer();
-  process.exit(0);
+  exit 3;
 }
+if ($what eq "rubbish") {
+  print "Segmentation fault";
+  note("end");
+  exit;
+}
+sleep 60 if $what =~ /^slow/;
+if ($what !~ /^slow/) {
+  $child = fork // die;
+  exec "sleep", "300" if !$child;
+  note("child:$child");
+}
+# Whoever renames it first has it; * finds no names that begin with a dot.
+for (glob "${keys}/*") {
+  ($own = $_) =~ s{([^/]+)$}{.$1};
+  next if !rename $_, $own;
+  open $taken, "<", $own;
+  $key = <$taken>;
+  last;
+}
+substr($init, index($init, $machine), 36) = substr "another-machine-altogether" . "!" x 36, 0, 36 if $what eq "other";
+note("key:" . unpack "H*", $key);
+print field(1, $init), field(2, $key);
+note("end");
 `,
   );
   await chmod(file, 0o755);

@@ -84,9 +84,20 @@ describeWithSshd("the agent's run on a real OpenSSH server", () => {
 
   it("keeps the end of a flood on standard error, and goes on", async () => {
     await scene.start();
+    const held = () => {
+      const { heapUsed, external } = process.memoryUsage();
+      return heapUsed + external;
+    };
+    const before = held();
+    let most = before;
+    const watch = setInterval(() => {
+      most = Math.max(most, held());
+    }, 10);
     const { reply } = await runScript(
-      "head -c 20000000 /dev/zero | tr '\\0' x >&2; echo the end >&2; printf reply",
-    );
+      "head -c 120000000 /dev/zero | tr '\\0' x >&2; echo the end >&2; printf reply",
+    ).finally(() => clearInterval(watch));
+    // Some 33 MB wait for the garbage collector, of 120.
+    expect(most - before).toBeLessThan(60_000_000);
     expect(Buffer.from(reply.bytes).toString()).toBe("reply");
     expect(reply.stderr).toMatch(/^x+the end$/);
     expect(reply.stderr.length).toBeLessThanOrEqual(1000);
