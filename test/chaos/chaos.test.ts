@@ -13,7 +13,7 @@ const options = {
   machines: setting("MACHINES", 30, 2_000),
   faulty: setting("FAULTY", 4, 20),
   replicas: setting("REPLICAS", 2, 4),
-  injections: setting("FAULTS", 24, 200),
+  injections: setting("FAULTS", 21, 200),
   everyMs: full ? 900 : 300,
   relayEvery: full ? 20 : 4,
 };

@@ -52,7 +52,7 @@ describeWithSshd("a server that restarts as a hot standby, as in a failover", ()
     expect(await site.database.query("select from bmdb.sessions")).toHaveLength(1);
     const patience = Date.now() + 5_000;
     await waitFor("some polls have failed", () => Date.now() > patience);
-    expect(lines() - before).toBeLessThan(12);
+    expect(lines() - before).toBeLessThan(25);
 
     await site.database.query("select pg_promote()");
     await postgres.restart("fast");

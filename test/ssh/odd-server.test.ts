@@ -1,8 +1,11 @@
-import type { ServerChannel } from "ssh2";
+import { EventEmitter } from "node:events";
+import { Socket } from "node:net";
+import type { Client, ServerChannel } from "ssh2";
 import { afterEach, describe, expect, it } from "vitest";
 import { ChannelRefused, ConnectionLost, type OutputSinks } from "../../src/ssh/connection.js";
 import type { Limit } from "../../src/ssh/deadline.js";
 import { openConnection } from "../../src/ssh/dial.js";
+import { SshConnection } from "../../src/ssh/ssh-connection.js";
 import { dialOptions } from "../support/dialling.js";
 import { sendMessage } from "../support/odd-messages.js";
 import { runByShell, scriptedSshServer } from "../support/scripted-ssh-server.js";
@@ -99,5 +102,22 @@ describe("a connection to a server that breaks the rules", () => {
     const refused = ssh.exec("cat", deaf, limit);
     await expect(refused).rejects.toThrow(ChannelRefused);
     await expect(refused).rejects.toThrow("messages of 0 bytes");
+  });
+});
+
+describe("a connection that fails after its login", () => {
+  it("is lost once, with the first cause, however many errors ssh2 reports of it", () => {
+    const client = new EventEmitter();
+    const connection = new SshConnection(client as Client, new Socket(), "", "new", {
+      intervalMs: 10_000,
+      count: 3,
+    });
+    client.emit("error", new Error("the first"));
+    const { lost } = connection;
+    client.emit("error", new Error("the second"));
+    client.emit("close");
+    client.emit("error", new Error("the third"));
+    expect(connection.lost).toBe(lost);
+    expect(lost?.cause).toMatchObject({ message: "the first" });
   });
 });

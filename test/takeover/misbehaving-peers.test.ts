@@ -10,7 +10,7 @@ const setting = (name: string, short: number, long: number) =>
   Number(process.env[name] ?? (full ? long : short));
 
 const seed = setting("SEED", 1, Date.now() % 1_000_000);
-const attempts = setting("ATTEMPTS", 100, 1000);
+const attempts = setting("ATTEMPTS", 60, 1000);
 
 /** What may be added to the heap between the warm-up and the end, in bytes. */
 const HEAP_GROWTH = 10 * 1024 * 1024;

@@ -2,10 +2,11 @@ import { existsSync } from "node:fs";
 import { copyFile, readdir, readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { expect, it } from "vitest";
-import { Snooze } from "../../src/errors.js";
+import { describe, Snooze } from "../../src/errors.js";
 import type { Provider } from "../../src/providers/provider.js";
 import { type TakeoverContext, takeOver } from "../../src/takeover/pipeline.js";
 import type { TakeoverSettings } from "../../src/takeover/settings.js";
+import { createLogger } from "../../src/telemetry/logger.js";
 import { shellAgent } from "../support/agents.js";
 import { failureOf } from "../support/rejection.js";
 import { SshScene } from "../support/ssh-scene.js";
@@ -74,6 +75,28 @@ describeWithSshd("a takeover on a real OpenSSH server", () => {
     expect(scene.sshd.connections()).not.toEqual([]);
     await over.close();
     await expectHungUp();
+  });
+
+  it("writes nothing of the worker's private key into its log or the failure's cause, nor the nonce into its log", async () => {
+    // Says on standard error whatever it was given.
+    await scene.start({}, () => "#!/bin/sh\nod -An -tx1 -v | tr -d ' \\n' >&2\nexit 3\n");
+    const log: string[] = [];
+    const { context } = contextOf({
+      log: createLogger({
+        level: "trace",
+        destination: { write: (line) => log.push(line) },
+        readable: false,
+      }),
+    });
+    const failure = await failureOf(takeOver(machineAt(scene.sshd.port), context, never()));
+    expect(failure.code).toBe("TAKEOVER_RUN_AGENT_EXITED");
+    const said = [...log, describe(failure)].join("\n");
+    const [, base64 = ""] = (await readFile(join(scene.sshd.folder, "client"), "utf8")).split("\n");
+    expect(said).not.toContain(base64.slice(0, 40));
+    // The init ends with the nonce, and here the machine's own words with the init.
+    const [, nonce] = /([0-9a-f]{32})\W*$/.exec(failure.message) ?? [];
+    expect(nonce).toBeDefined();
+    expect(log.join("\n")).not.toContain(nonce);
   });
 
   it("takes an agent in any language, whose child runs on behind it", async () => {
