@@ -17,7 +17,8 @@ export interface AttemptWatch {
 
 const PING_PERIOD_MS = 5_000;
 
-const TIMEOUT_OF_STEP: Record<Step, FailureCode> = {
+/** What an attempt fails with whose time is up at a step. */
+export const TIMEOUT_OF_STEP: Readonly<Record<Step, FailureCode>> = {
   locate: "TAKEOVER_LOCATE_TIMEOUT",
   dial: "TAKEOVER_DIAL_TIMEOUT",
   upload: "TAKEOVER_UPLOAD_TIMEOUT",

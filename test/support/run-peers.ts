@@ -9,16 +9,11 @@ import type { Journal } from "../../src/demo/journal.js";
 import { inMachine, type Machine } from "../../src/demo/machine.js";
 import { hostKeyPair, planMachines } from "../../src/demo/machine-plan.js";
 import { listen, type Port } from "../../src/demo/machine-ports.js";
-import {
-  describe,
-  FAILURES,
-  type FailureCode,
-  type Step,
-  TakeoverError,
-} from "../../src/errors.js";
+import { describe, FAILURES, type Step, TakeoverError } from "../../src/errors.js";
 import { ed25519PrivateFile } from "../../src/ssh/openssh-key.js";
 import { takeOver } from "../../src/takeover/pipeline.js";
 import type { TakeoverSettings } from "../../src/takeover/settings.js";
+import { TIMEOUT_OF_STEP } from "../../tasks/attempt-watch.js";
 import { createRandom } from "../chaos/random.js";
 import { agentFile } from "./agents.js";
 import { anyKey } from "./dialling.js";
@@ -71,15 +66,6 @@ const GRACE_MS = 5000;
 /** One attempt in so many is with a machine that does nothing wrong. */
 const SOUND_EVERY = 7;
 const TARGET = "/root/agent";
-
-const TIMEOUT_OF_STEP: Readonly<Record<Step, FailureCode>> = {
-  locate: "TAKEOVER_LOCATE_TIMEOUT",
-  dial: "TAKEOVER_DIAL_TIMEOUT",
-  upload: "TAKEOVER_UPLOAD_TIMEOUT",
-  run_agent: "TAKEOVER_RUN_AGENT_TIMEOUT",
-  verify: "TAKEOVER_RUN_AGENT_TIMEOUT",
-  commit: "TAKEOVER_RUN_AGENT_TIMEOUT",
-};
 
 interface Peer {
   readonly server: MisbehavingMachine;
