@@ -1,3 +1,4 @@
+import { hasAgentKey } from "../src/bmdb/claim.js";
 import type { Tx } from "../src/bmdb/transaction.js";
 import { type FailureCode, type Step, TakeoverError } from "../src/errors.js";
 import type { TakeoverHooks } from "../src/takeover/pipeline.js";
@@ -15,6 +16,11 @@ export interface AttemptWatch {
   stop(): void;
 }
 
+/** The machine has got an agent key since the claim: another agent must not be started. */
+export class KeyOnRecord extends Error {
+  override readonly name = "KeyOnRecord";
+}
+
 const PING_PERIOD_MS = 5_000;
 
 /** What an attempt fails with whose time is up at a step. */
@@ -28,7 +34,7 @@ export const TIMEOUT_OF_STEP: Readonly<Record<Step, FailureCode>> = {
   commit: "TAKEOVER_RUN_AGENT_TIMEOUT",
 };
 
-export function watchAttempt(tx: Tx, worker: TakeoverWorker): AttemptWatch {
+export function watchAttempt(tx: Tx, worker: TakeoverWorker, machineId: string): AttemptWatch {
   let step: Step = "locate";
   const timeIsUp = new Error("the attempt's time is up");
   const aborter = new AbortController();
@@ -50,8 +56,14 @@ export function watchAttempt(tx: Tx, worker: TakeoverWorker): AttemptWatch {
       onStepEnd: (ended, seconds) => worker.metrics.stepEnded(ended, seconds),
       onUpload: (upload) => worker.metrics.uploadEnded(upload),
       onHostKey: (decision) => worker.metrics.hostKeyDecided(decision),
-      // A worker that was frozen or cut off finds out here, before anything irreversible.
-      beforeRunAgent: () => tx.ping(),
+      async beforeRunAgent() {
+        // An earlier attempt's key may have been rescued since: its agent is the one to stay.
+        if (await hasAgentKey(tx, machineId)) {
+          throw new KeyOnRecord("the machine has an agent key on record by now; no agent was run");
+        }
+        // Last, a worker that was frozen or cut off finds out, before anything irreversible.
+        await tx.ping();
+      },
       log: worker.log,
     },
     step: () => step,

@@ -15,7 +15,8 @@ export class KeyLost extends Error {
  */
 const DEADLINE_MS = 120_000;
 const FIRST_PAUSE_MS = 200;
-const LONGEST_PAUSE_MS = 5_000;
+/** Short: a server that is back may have given the machine to another attempt, whose agent must not run. */
+const LONGEST_PAUSE_MS = 1_000;
 /** One try; the insert may wait that long for the half-dead backend, and is then made again. */
 const TRY_MS = 30_000;
 

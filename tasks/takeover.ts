@@ -12,7 +12,7 @@ import { describe, Snooze, TakeoverError } from "../src/errors.js";
 import type { TakenOver } from "../src/takeover/pipeline.js";
 import type { Logger } from "../src/telemetry/logger.js";
 import type { AttemptEnd } from "../src/telemetry/metrics.js";
-import { type AttemptWatch, watchAttempt } from "./attempt-watch.js";
+import { type AttemptWatch, KeyOnRecord, watchAttempt } from "./attempt-watch.js";
 import { KeyLost, rescueKey } from "./rescue-key.js";
 import { Interrupted, type TakeoverWorker } from "./takeover-worker.js";
 
@@ -94,7 +94,7 @@ async function attemptTakeover(
       }
       provider = machine.provider;
       await recordStarted(worker.pools.queue, attempt);
-      const watch = watchAttempt(tx, worker);
+      const watch = watchAttempt(tx, worker, machineId);
       try {
         const over = await worker.takeOver(machine, watch.hooks, watch.signal);
         // From here on the agent may replace the machine's system at any moment, and its key exists nowhere
@@ -224,6 +224,12 @@ async function endWithoutKey(
     await postpone(tx, attempt, 0);
     worker.log.info({ provider, step: watch.step() }, `put off: ${failure.message}`);
     return { outcome: "canceled", provider };
+  }
+  if (failure instanceof KeyOnRecord) {
+    await recordEnd(tx, attempt, { event: "Canceled", cause: failure.message });
+    await deleteJob(tx, attempt.jobId);
+    worker.log.info({ provider, step: watch.step() }, failure.message);
+    return { outcome: "already_started", provider };
   }
   throw error;
 }

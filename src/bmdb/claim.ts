@@ -79,6 +79,14 @@ export async function claimMachine(tx: Tx, machineId: string): Promise<Claim> {
   return barred ? { state: "not_eligible", provider: row.provider } : { state: "backoff", machine };
 }
 
+/** Whether the machine has an agent key by now: a rescue's, which takes no lock, or one set by hand. */
+export async function hasAgentKey(tx: Tx, machineId: string): Promise<boolean> {
+  const rows = await tx.query("select from bmdb.machine_agent_started where machine_id = $1", [
+    machineId,
+  ]);
+  return rows.length > 0;
+}
+
 interface ClaimRow extends ClaimedMachine {
   readonly started: boolean;
   readonly barred: boolean;

@@ -422,6 +422,26 @@ describe("a machine provided anew, or no longer, during an attempt", () => {
 });
 
 describe("a key set meanwhile", () => {
+  test("before the agent is run: no agent is run", async () => {
+    const machineId = await scene.provide();
+    const key = randomBytes(32);
+    let agentRun = false;
+    await scene.attempt(machineId, async (_machine, hooks) => {
+      await scene.database.query(
+        "insert into bmdb.machine_agent_started (machine_id, agent_public_key) values ($1, $2)",
+        [machineId, key],
+      );
+      await hooks.beforeRunAgent();
+      agentRun = true;
+      return takenOver(randomBytes(32));
+    });
+    expect(agentRun).toBe(false);
+    expect(await scene.agentKey(machineId)).toEqual(key);
+    expect(await scene.history(machineId)).toEqual(["Started", "Canceled"]);
+    expect(await scene.outcomes()).toEqual({ already_started: 1 });
+    await expectAtRest(scene, machineId);
+  });
+
   test("stands: the attempt's own is logged, and ends as already started", async () => {
     const machineId = await scene.provide();
     const first = randomBytes(32);
