@@ -84,11 +84,12 @@ describeWithSshd("dialling a real OpenSSH server", () => {
     expect(refused.retryClass).toBe("machine");
 
     // cloud-init writes new host keys, installs the key, and starts sshd anew on the same port.
-    const { port, clientKey } = sshd;
+    const { port, clientKey, hostKeys } = sshd;
     await sshd.stop();
-    await start({ port, authorize: () => clientKey.publicLine });
+    await start({ port, authorize: () => clientKey.publicLine, newHostKeys: true });
     // Nothing was recorded, for only a takeover that succeeds records.
     const connection = await dial({ key: clientKey });
+    expect(connection.hostKey).not.toBe(hostKeys.ed25519);
     expect(connection.hostKeyDecision).toBe("new");
   });
 

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { describe } from "vitest";
 import type { PrivateKey } from "../../src/ssh/private-key.js";
 import { mayMount } from "./mounts.js";
-import { freePort, generateKey, stopTree } from "./sshd.js";
+import { copyKey, freePort, stopTree } from "./sshd.js";
 import { waitFor } from "./wait.js";
 
 const DROPBEAR = ["/usr/sbin/dropbear", "/usr/local/sbin/dropbear"].find(existsSync);
@@ -49,7 +49,7 @@ export async function startDropbear({ sftp = true } = {}): Promise<Dropbear> {
   const folder = await mkdtemp(join(tmpdir(), "takeover-dropbear-"));
   const home = join(folder, "home");
   await mkdir(join(home, ".ssh"), { recursive: true, mode: 0o700 });
-  const client = generateKey(join(folder, "client"), "ed25519");
+  const client = copyKey(join(folder, "client"), "ed25519");
   await writeFile(join(home, ".ssh", "authorized_keys"), `${client.publicLine}\n`, { mode: 0o600 });
   const hostKeyPath = join(folder, "host_ed25519");
   const made = execFileSync("dropbearkey", ["-t", "ed25519", "-f", hostKeyPath], {

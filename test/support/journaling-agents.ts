@@ -1,14 +1,13 @@
-import { chmod, mkdir, writeFile } from "node:fs/promises";
-import path from "node:path";
+import { chmod, writeFile } from "node:fs/promises";
 import { freshPublicKey } from "./agents.js";
 
-/** How many runs an agent of writeJournalingAgent has keys for. */
-const KEYS = 200;
+/** For as many runs as an agent of writeJournalingAgent may make. Real ones, each made once per test process. */
+const keys = Array.from({ length: 200 }, freshPublicKey);
 
 /**
  * An agent as somebody else would write it, in another language, that knows the wire format by heart: in Perl,
- * which every Debian has and which starts at a tenth of Node's cost. Each run takes a real key from those that
- * lie ready in `keys`, does what the machine's provider id says, and writes down when it began and ended.
+ * which every Debian has and which starts at a tenth of Node's cost. Each run takes a real key from the
+ * end of the file `keys`, does what the machine's provider id says, and writes down when it began and ended.
  *
  * - `exits`: exit 3 with words on standard error
  * - `rubbish`: an answer that is no protobuf
@@ -19,12 +18,9 @@ const KEYS = 200;
 export async function writeJournalingAgent(
   file: string,
   journal: string,
-  keys: string,
+  keyFile: string,
 ): Promise<void> {
-  await mkdir(keys);
-  for (let n = 0; n < KEYS; n++) {
-    await writeFile(path.join(keys, String(n)), freshPublicKey());
-  }
+  await writeFile(keyFile, Buffer.concat(keys));
   await writeFile(
     file,
     `#!/usr/bin/perl
@@ -64,14 +60,12 @@ if ($what !~ /^slow/) {
   exec "sleep", "300" if !$child;
   note("child:$child");
 }
-# Whoever renames it first has it; * finds no names that begin with a dot.
-for (glob "${keys}/*") {
-  ($own = $_) =~ s{([^/]+)$}{.$1};
-  next if !rename $_, $own;
-  open $taken, "<", $own;
-  $key = <$taken>;
-  last;
-}
+open $keys, "+<", "${keyFile}";
+flock $keys, 2;
+seek $keys, -32, 2;
+read $keys, $key, 32;
+truncate $keys, (-s $keys) - 32;
+close $keys;
 substr($init, index($init, $machine), 36) = substr "another-machine-altogether" . "!" x 36, 0, 36 if $what eq "other";
 note("key:" . unpack "H*", $key);
 print field(1, $init), field(2, $key);

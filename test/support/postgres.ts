@@ -144,12 +144,20 @@ export async function createDatabase(
   };
 }
 
+/** On a connection that is kept for a while: one more costs 25 ms of the processor's time, and there are hundreds. */
 async function onServer(server: string, statement: string): Promise<void> {
-  const client = new pg.Client(`${server}postgres`);
-  await client.connect();
-  try {
-    await client.query(statement);
-  } finally {
-    await client.end();
+  let pool = serverPools.get(server);
+  if (pool === undefined) {
+    pool = new pg.Pool({
+      connectionString: `${server}postgres`,
+      max: 2,
+      idleTimeoutMillis: 20_000,
+      allowExitOnIdle: true,
+    });
+    pool.on("error", () => undefined);
+    serverPools.set(server, pool);
   }
+  await pool.query(statement);
 }
+
+const serverPools = new Map<string, pg.Pool>();

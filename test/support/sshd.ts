@@ -1,9 +1,9 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir, userInfo } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import ssh2, { type ParsedKey } from "ssh2";
 import { describe } from "vitest";
 import type { PrivateKey } from "../../src/ssh/private-key.js";
@@ -44,6 +44,8 @@ export interface SshdOptions {
   /** The subsystem's command; null for none. */
   readonly sftp?: string | null;
   readonly hostKeys?: readonly KeyType[];
+  /** Host keys that no other server of the tests has. */
+  readonly newHostKeys?: boolean;
   readonly clientKey?: KeyType;
   /** A line of authorized_keys, made of the client's public line. */
   readonly authorize?: (publicLine: string) => string;
@@ -82,11 +84,12 @@ export async function startSshd(options: SshdOptions = {}): Promise<Sshd> {
   for (const [name, content] of Object.entries(options.home ?? {})) {
     await writeFile(join(home, name), content);
   }
+  const hostKey = options.newHostKeys ? generateKey : copyKey;
   const hostKeys = (options.hostKeys ?? ["ed25519"]).map((type) => ({
     type,
-    ...generateKey(join(folder, `host_${type}`), type),
+    ...hostKey(join(folder, `host_${type}`), type),
   }));
-  const client = generateKey(join(folder, "client"), options.clientKey ?? "ed25519");
+  const client = copyKey(join(folder, "client"), options.clientKey ?? "ed25519");
   const authorize = options.authorize ?? ((line: string) => line);
   await writeFile(join(folder, "authorized_keys"), `${authorize(client.publicLine)}\n`);
   if (userInfo().uid === 0) {
@@ -149,11 +152,30 @@ export async function startSshd(options: SshdOptions = {}): Promise<Sshd> {
   };
 }
 
-/** An OpenSSH key pair at `path`, with the private key as the worker would load it. */
-export function generateKey(
-  path: string,
-  type: KeyType,
-): { path: string; publicLine: string; key: PrivateKey } {
+export interface KeyFile {
+  readonly path: string;
+  readonly publicLine: string;
+  /** The private key as the worker would load it. */
+  readonly key: PrivateKey;
+}
+
+const originals = new Map<string, { readonly content: Buffer } & Omit<KeyFile, "path">>();
+
+/** The same key pair for all files of one name and type: some 250 would be made otherwise, 20 ms each. */
+export function copyKey(path: string, type: KeyType): KeyFile {
+  const kind = `${basename(path)} ${type}`;
+  const original = originals.get(kind);
+  if (original === undefined) {
+    const made = generateKey(path, type);
+    originals.set(kind, { ...made, content: readFileSync(path) });
+    return made;
+  }
+  writeFileSync(path, original.content, { mode: 0o600 });
+  return { path, publicLine: original.publicLine, key: original.key };
+}
+
+/** A new OpenSSH key pair at `path`. */
+export function generateKey(path: string, type: KeyType): KeyFile {
   const bits = type === "rsa" ? ["-b", "2048"] : [];
   execFileSync("ssh-keygen", ["-q", "-t", type, ...bits, "-N", "", "-C", "", "-f", path]);
   const publicLine = readFileSync(`${path}.pub`, "utf8").trim().split(" ").slice(0, 2).join(" ");

@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { copyFile, readdir, readFile } from "node:fs/promises";
+import { readdir, readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { expect, it } from "vitest";
 import { describe, Snooze } from "../../src/errors.js";
@@ -154,13 +154,11 @@ describeWithSshd("a takeover on a real OpenSSH server", () => {
     const { port: oldPort, clientKey } = scene.sshd;
     const first = await takeOver(machineAt(oldPort), context, never());
     await first.close();
-    const hostKeyPath = join(scene.bench.folder, "host_key");
-    await copyFile(join(scene.sshd.folder, "host_ed25519"), hostKeyPath);
     const authorize = () => clientKey.publicLine;
-    const moved = await startSshd({ config: [`HostKey ${hostKeyPath}`], authorize });
+    const moved = await startSshd({ authorize });
     scene.afterwards(moved.stop);
     // Another machine has the old address by now, which lets us in as well.
-    await scene.start({ port: oldPort, authorize });
+    await scene.start({ port: oldPort, authorize, newHostKeys: true });
 
     const recordedHostKey = first.hostKey;
     const stranger = takeOver(machineAt(oldPort, { recordedHostKey }), context, never());
