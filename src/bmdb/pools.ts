@@ -55,6 +55,7 @@ export function createPools(options: {
     ...common,
     application_name: "takeover queue",
     max: QUEUE_CONNECTIONS,
+    Client: ClientInTime,
   });
   for (const pool of [transactions, queue]) {
     pool.on("error", options.onError);
@@ -71,6 +72,35 @@ export function createPools(options: {
       await Promise.all([transactions.end(), queue.end()]);
     },
   };
+}
+
+/**
+ * Gives up on a server, or something before it, that takes the connection and then says nothing; with a code
+ * that graphile-worker retries.
+ */
+class ClientInTime extends pg.Client {
+  constructor(config?: pg.ClientConfig) {
+    super({ ...config, connectionTimeoutMillis: CONNECT_TIMEOUT_MS });
+  }
+
+  override connect(): Promise<this>;
+  override connect(callback: (error: Error | null) => void): void;
+  override connect(callback?: (error: Error | null) => void): Promise<this> | undefined {
+    if (callback === undefined) {
+      return super.connect() as Promise<this>;
+    }
+    super.connect((error: Error | null) => {
+      callback(error?.message === "timeout expired" ? tooLate(error) : error);
+    });
+    return undefined;
+  }
+}
+
+function tooLate(cause: Error): Error {
+  return Object.assign(
+    new Error(`the server took no connection within ${CONNECT_TIMEOUT_MS / 1000} s`, { cause }),
+    { code: "ETIMEDOUT" },
+  );
 }
 
 /**
