@@ -65,6 +65,27 @@ test("the job of a worker whose session lapsed is freed, others are told, its at
   await expectAtRest(scene, machineId);
 });
 
+test("a worker that goes on after it was reaped leaves the job alone that another one runs by now", async () => {
+  const machineId = await scene.provide();
+  const other = session("pool-other");
+  const job = await scene.pick(machineId, "pool-frozen");
+  await scene.run(job, async () => {
+    await lockedAgo("20 s");
+    expect(await reap()).toBe(1);
+    await keepSession(scene.pools.queue, other);
+    await scene.pick(machineId, "pool-other");
+    await scene.database.query(
+      "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and application_name = 'takeover attempt'",
+    );
+    throw new Error("its connection is lost");
+  });
+  expect(scene.log.join("")).toContain("put off: ");
+  expect((await scene.jobs(machineId)).filter((row) => row.locked)).toHaveLength(1);
+  expect(await scene.database.query("select session_id from bmdb.work")).toEqual([
+    { session_id: other.sessionId },
+  ]);
+});
+
 test("a job locked just now, under a name that is not registered yet, is left alone", async () => {
   const machineId = await scene.provide();
   await scene.pick(machineId, "pool-new");

@@ -2,13 +2,16 @@ import { setTimeout as delay } from "node:timers/promises";
 
 const FIRST_PAUSE_MS = 10;
 /** Many tests wait at once, and what they ask costs time that what they wait for needs. */
-const LONGEST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 150;
 
-/** Polls until `condition` gives something true, and gives it; fails naming `what` at the deadline. */
+/**
+ * Polls until `condition` gives something true, and gives it; fails naming `what` at the deadline: a generous one,
+ * for the machine may be busy with other tests, or other people's.
+ */
 export async function waitFor<T>(
   what: string,
   condition: () => T | Promise<T>,
-  deadlineMs = 10_000,
+  deadlineMs = 20_000,
 ): Promise<NonNullable<T>> {
   const deadline = Date.now() + deadlineMs;
   for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(LONGEST_PAUSE_MS, pause * 1.5)) {
