@@ -92,7 +92,7 @@ export const INJECTIONS: Readonly<Record<string, readonly [weight: number, injec
       later(0, async () => {
         await sql(
           `do $$ begin lock table ${table} in access exclusive mode; perform pg_sleep(${seconds}); end $$`,
-        );
+        ).catch(() => undefined); // Restarts end it; after enough of them it is given up.
       });
     },
   ],

@@ -112,7 +112,8 @@ describeWithSshd("three workers", () => {
       await writeFile(path.join(held, machineId), key);
     }
     await writeKeyedAgent(path.join(site.folder, "agent"), site.journal, held);
-    const replicas = await Promise.all([site.worker(), site.worker(), site.worker()]);
+    // Twelve at once are plenty for two cores, which the server and the agents share with the workers.
+    const replicas = await Promise.all([1, 2, 3].map(() => site.worker("--concurrency=4")));
     const ids = [...expected.keys()];
     await site.provide(
       ids.map((_, n) => `m${n}`),
