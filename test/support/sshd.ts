@@ -1,5 +1,5 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir, userInfo } from "node:os";
@@ -225,16 +225,12 @@ function descendantsOf(pid: number): number[] {
   return childrenOf(pid).flatMap((child) => [...descendantsOf(child), child]);
 }
 
+/** Linux's own list: looking through all of /proc took 10 ms, some 500 times. */
 function childrenOf(parent: number): number[] {
-  return readdirSync("/proc")
-    .filter((name) => /^\d+$/.test(name))
-    .filter((name) => {
-      try {
-        const stat = readFileSync(`/proc/${name}/stat`, "utf8");
-        return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]) === parent;
-      } catch {
-        return false; // Ended between the listing and the look.
-      }
-    })
-    .map(Number);
+  try {
+    const children = readFileSync(`/proc/${parent}/task/${parent}/children`, "utf8");
+    return children.split(" ").filter(Boolean).map(Number);
+  } catch {
+    return []; // Ended.
+  }
 }
