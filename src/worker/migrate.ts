@@ -25,6 +25,9 @@ export async function migrate(databaseUrl: string): Promise<Migrated> {
   const client = new pg.Client({
     connectionString: databaseUrl,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    // A migration may take its time; that the server has gone is for the system to notice, in some minutes.
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 10_000,
     application_name: "takeover migrate",
   });
   // The failing query reports the loss of the connection; without a listener it would end the process.
