@@ -8,6 +8,9 @@ export interface WorkerHealth {
   polled(): void;
   /** The queue was asked and did not answer, or the runner ended. */
   databaseAway(why: string): void;
+  sessionKept(): void;
+  /** A heartbeat did not come through: the library may keep to itself for minutes why it does not poll. */
+  sessionNotKept(why: string): void;
   jobStarted(): void;
   jobEnded(): void;
   stopping(): void;
@@ -25,6 +28,7 @@ const SILENT_MS = 60_000;
 export function createHealth(slots: number, now = () => performance.now()): WorkerHealth {
   let lastPoll: number | undefined;
   let away: string | undefined;
+  let unkept: string | undefined;
   let running = 0;
   let stopping = false;
   let heard = now();
@@ -32,6 +36,7 @@ export function createHealth(slots: number, now = () => performance.now()): Work
   const touch = () => {
     heard = now();
   };
+  const trouble = () => [away, unkept].filter((why) => why !== undefined).join("; ") || undefined;
   return {
     polled() {
       touch();
@@ -41,6 +46,13 @@ export function createHealth(slots: number, now = () => performance.now()): Work
     databaseAway(why) {
       touch();
       away = why;
+    },
+    sessionKept() {
+      unkept = undefined;
+    },
+    sessionNotKept(why) {
+      touch();
+      unkept = why;
     },
     jobStarted() {
       touch();
@@ -64,14 +76,15 @@ export function createHealth(slots: number, now = () => performance.now()): Work
       if (silentMs > SILENT_MS) {
         return { ok: false, why: `the queue was not polled for ${Math.round(silentMs / 1000)} s` };
       }
-      return { ok: true, why: away ?? "polling the queue" };
+      return { ok: true, why: trouble() ?? "polling the queue" };
     },
     ready() {
       if (stopping) {
         return { ok: false, why: "stopping" };
       }
-      if (away !== undefined) {
-        return { ok: false, why: away };
+      const why = trouble();
+      if (why !== undefined) {
+        return { ok: false, why };
       }
       if (lastPoll === undefined) {
         return { ok: false, why: "starting: the queue was not polled yet" };

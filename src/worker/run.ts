@@ -104,6 +104,7 @@ async function takeJobs(
     queue: pools.queue,
     session: () => session,
     historyRetentionMs: configuration.historyRetentionMs,
+    health,
     metrics,
     log,
   });

@@ -3,8 +3,10 @@ import { pruneHistory } from "../bmdb/history.js";
 import { HEARTBEAT_SECONDS, keepSession, reapSessions, type Session } from "../bmdb/session.js";
 import { SWEEP_BATCH, sweepTakeovers } from "../bmdb/sweep.js";
 import { takeTurn } from "../bmdb/upkeep-turn.js";
+import { describe } from "../errors.js";
 import type { LimitedLogger } from "../telemetry/limited-logger.js";
 import type { Metrics } from "../telemetry/metrics.js";
+import type { WorkerHealth } from "./health.js";
 
 /** What every worker does beside its jobs, any of them for all. Nothing here may end a worker. */
 export interface Upkeep {
@@ -26,15 +28,21 @@ export function startUpkeep(options: {
   readonly queue: pg.Pool;
   readonly session: () => Session;
   readonly historyRetentionMs: number;
+  readonly health: WorkerHealth;
   readonly metrics: Metrics;
   readonly log: LimitedLogger;
 }): Upkeep {
-  const { queue, metrics, log } = options;
+  const { queue, health, metrics, log } = options;
   const stopped = new AbortController();
 
   const heartbeat = async () => {
     const session = options.session();
-    if (await keepSession(queue, session)) {
+    const registered = await keepSession(queue, session).catch((error: unknown) => {
+      health.sessionNotKept(`the session cannot be kept: ${describe(error)}`);
+      throw error;
+    });
+    health.sessionKept();
+    if (registered) {
       log.log(
         "warn",
         "lapsed",

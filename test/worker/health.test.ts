@@ -34,6 +34,32 @@ test("is live but not ready while the database is away, and ready again when it 
   expect(health.ready().ok).toBe(true);
 });
 
+test("is live while heartbeats fail, though the queue keeps its own reasons to itself", () => {
+  const { health, pass } = worker();
+  health.polled();
+  health.databaseAway("the queue's runner ended and is made anew");
+  for (let beat = 0; beat < 20; beat++) {
+    pass(4_000);
+    health.sessionNotKept("the session cannot be kept: read-only");
+  }
+  const why = "the queue's runner ended and is made anew; the session cannot be kept: read-only";
+  expect(health.live()).toEqual({ ok: true, why });
+  expect(health.ready()).toEqual({ ok: false, why });
+  health.sessionKept();
+  health.polled();
+  expect(health.ready().ok).toBe(true);
+});
+
+test("is not live when only its heartbeats come through for a minute", () => {
+  const { health, pass } = worker();
+  health.polled();
+  for (let beat = 0; beat < 16; beat++) {
+    pass(4_000);
+    health.sessionKept();
+  }
+  expect(health.live()).toEqual({ ok: false, why: "the queue was not polled for 64 s" });
+});
+
 test("is not live when it has neither polled nor failed to for a minute", () => {
   const { health, pass } = worker();
   health.polled();
