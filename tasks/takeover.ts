@@ -9,6 +9,7 @@ import { deleteJob } from "../src/bmdb/job.js";
 import { postpone, snooze } from "../src/bmdb/postpone.js";
 import { type Tx, withTransaction } from "../src/bmdb/transaction.js";
 import { describe, Snooze, TakeoverError } from "../src/errors.js";
+import { shownHostKey } from "../src/ssh/host-key.js";
 import type { TakenOver } from "../src/takeover/pipeline.js";
 import type { Logger } from "../src/telemetry/logger.js";
 import type { AttemptEnd } from "../src/telemetry/metrics.js";
@@ -256,10 +257,11 @@ function tellStarted(log: Logger, ended: Ended, over: TakenOver | undefined): vo
   if (ended.outcome !== "started" || over === undefined) {
     return;
   }
+  const hostKey = over.hostKey === null ? null : shownHostKey(over.hostKey);
   const fields = {
     provider: ended.provider,
     agentPublicKey: Buffer.from(over.agentKey).toString("hex"),
-    ...(over.hostKey !== null && { hostKey: over.hostKey }),
+    ...(hostKey !== null && { hostKey }),
   };
   if (over.warnings.length > 0) {
     log.warn({ ...fields, warnings: over.warnings }, "taken over; its agent warns");

@@ -50,6 +50,12 @@ export function fingerprint(key: HostKey): string {
   return `SHA256:${digest.replace(/=+$/, "")}`;
 }
 
+/** `<type> SHA256:…` of a `<type> <base64>`, as people compare it; null where that is no key. */
+export function shownHostKey(line: string): string | null {
+  const key = parseHostKey(line);
+  return key === null ? null : `${key.type} ${fingerprint(key)}`;
+}
+
 /** `<type> <base64>`, as in OpenSSH's `.pub` files, without a comment. */
 export function hostKeyLine(key: HostKey): string {
   return `${key.type} ${key.blob.toString("base64")}`;

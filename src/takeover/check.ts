@@ -1,7 +1,7 @@
 import { TakeoverError } from "../errors.js";
 import type { Providers } from "../providers/provider.js";
 import { type Connection, SftpUnusable } from "../ssh/connection.js";
-import { fingerprint, parseHostKey } from "../ssh/host-key.js";
+import { shownHostKey } from "../ssh/host-key.js";
 import { showTarget } from "../ssh/tcp.js";
 import {
   aboutExecution,
@@ -212,7 +212,5 @@ const DECISIONS: Readonly<Partial<Record<Connection["hostKeyDecision"], string>>
 };
 
 function shownKey({ hostKey, hostKeyDecision }: Connection): string {
-  const key = parseHostKey(hostKey);
-  const shown = key === null ? "no host key" : `${key.type} ${fingerprint(key)}`;
-  return `${shown}, ${DECISIONS[hostKeyDecision]}`;
+  return `${shownHostKey(hostKey) ?? "no host key"}, ${DECISIONS[hostKeyDecision]}`;
 }

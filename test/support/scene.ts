@@ -18,7 +18,10 @@ export type Steps = (
   signal: AbortSignal,
 ) => Promise<TakenOver>;
 
-export const HOST_KEY = `ssh-ed25519 ${Buffer.from("a host key").toString("base64")}`;
+/** Any: 32 bytes behind its type, as RFC 8709 has it. */
+export const HOST_KEY = `ssh-ed25519 ${Buffer.from(`\0\0\0\x0bssh-ed25519\0\0\0 ${"k".repeat(32)}`).toString("base64")}`;
+/** By ssh-keygen -lf. */
+export const SHOWN_HOST_KEY = "ssh-ed25519 SHA256:sArVyTbDlP2ByuRNM59Xf/iwOUmdy69sxylyNl3iUQQ";
 
 /** Steps that succeed with this agent key. */
 export function answers(agentKey: Uint8Array = randomBytes(32)): Steps {

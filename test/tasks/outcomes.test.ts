@@ -8,6 +8,7 @@ import {
   expectAtRest,
   HOST_KEY,
   type Scene,
+  SHOWN_HOST_KEY,
   type Steps,
   takenOver,
   useStage,
@@ -58,7 +59,7 @@ describe("a takeover that succeeds", () => {
         msg: "taken over",
         level: "info",
         agentPublicKey: key.toString("hex"),
-        hostKey: HOST_KEY,
+        hostKey: SHOWN_HOST_KEY,
       }),
     );
     expect(lines).toContainEqual(
