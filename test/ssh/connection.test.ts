@@ -15,6 +15,7 @@ import type { DialOptions } from "../../src/ssh/dial-options.js";
 import { dialOptions } from "../support/dialling.js";
 import { failureOf } from "../support/rejection.js";
 import { type ScriptedServer, scriptedSshServer } from "../support/scripted-ssh-server.js";
+import { withStartUp } from "../support/ssh-scene.js";
 import { describeWithSshd, type Sshd, type SshdOptions, startSshd } from "../support/sshd.js";
 import { never } from "../support/takeover-scene.js";
 import { tcpProxy } from "../support/tcp-peer.js";
@@ -245,7 +246,7 @@ describeWithSshd("a connection to a real OpenSSH server", () => {
     ["its program is missing", { sftp: "/nonexistent/sftp-server" }, /ended with exit code 127/],
     [
       "start-up text comes instead",
-      { home: { ".bashrc": "echo Welcome to prod\n" } },
+      withStartUp("echo Welcome to prod"),
       // The text may come in pieces, and its first four bytes are enough to tell.
       /the machine sends text in place of SFTP: "Welc/,
     ],

@@ -25,6 +25,11 @@ export const withLoginShell = (path: string | undefined): SshdOptions => ({
   config: [`ForceCommand ${path} -c "$SSH_ORIGINAL_COMMAND"`],
 });
 
+/** Has commands, and SFTP, preceded by what `script` prints: as by a login shell's start-up files, whichever that is. */
+export const withStartUp = (script: string): SshdOptions => ({
+  config: [`ForceCommand ${script}; exec /bin/sh -c "$SSH_ORIGINAL_COMMAND"`],
+});
+
 /** The two ways a file goes to a machine. */
 export const BOTH_WAYS: readonly (readonly [string, SshdOptions])[] = [
   ["by SFTP", {}],

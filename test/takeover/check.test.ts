@@ -11,7 +11,7 @@ import type { TakeoverSettings } from "../../src/takeover/settings.js";
 import { listing } from "../support/listing.js";
 import { mayMount, mountTmpfs, remount, unmount } from "../support/mounts.js";
 import { failureOf } from "../support/rejection.js";
-import { LOGIN_SHELLS, onPath, withLoginShell } from "../support/ssh-scene.js";
+import { LOGIN_SHELLS, onPath, withLoginShell, withStartUp } from "../support/ssh-scene.js";
 import {
   describeWithSshd,
   freePort,
@@ -443,7 +443,7 @@ describeWithSshd("a check of a machine whose server or shell is peculiar", () =>
     ["has no program for SFTP", { sftp: "/nonexistent/x" }, { sftp: /ended with exit code 127/ }],
     [
       "prints start-up text",
-      { home: { ".bashrc": "echo Welcome to \x1b[31mprod\n" } },
+      withStartUp("echo Welcome to \x1b[31mprod"),
       { sftp: /in place of SFTP: "Welcome to/, "start-up": /^\d+ bytes of text .*: "Welcome to/ },
     ],
     ["serves one channel at a time", { config: ["MaxSessions 1"] }, {}],
@@ -507,7 +507,7 @@ describeWithSshd("a check of a machine whose server or shell is peculiar", () =>
   });
 
   it("says that there is more start-up text than a reply may have before it", async () => {
-    const sshd = await serve({ home: { ".bashrc": "head -c 1100000 /dev/zero | tr '\\0' x\n" } });
+    const sshd = await serve(withStartUp("head -c 1100000 /dev/zero | tr '\\0' x"));
     const findings = await expectFailure(sshd, await bench(), [
       "start-up",
       "TAKEOVER_RUN_AGENT_OUTPUT_TOO_LARGE",

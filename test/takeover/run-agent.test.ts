@@ -18,7 +18,13 @@ import {
   type ScriptedServer,
   scriptedSshServer,
 } from "../support/scripted-ssh-server.js";
-import { LOGIN_SHELLS, onPath, SshScene, withLoginShell } from "../support/ssh-scene.js";
+import {
+  LOGIN_SHELLS,
+  onPath,
+  SshScene,
+  withLoginShell,
+  withStartUp,
+} from "../support/ssh-scene.js";
 import { describeWithSshd } from "../support/sshd.js";
 import { type Bench, machineAt, never, setUpBench } from "../support/takeover-scene.js";
 import { tcpProxy } from "../support/tcp-peer.js";
@@ -60,14 +66,14 @@ describeWithSshd("the agent's run on a real OpenSSH server", () => {
     ["text without line end", "printf Welcome"],
     ["a megabyte", "head -c 1000000 /dev/zero | tr '\\0' x"],
     ["text on both streams", "echo out; echo err >&2"],
-  ])("drops %s of start-up text before the reply", async (_what, bashrc) => {
-    await scene.start({ home: { ".bashrc": `${bashrc}\n` } });
+  ])("drops %s of start-up text before the reply", async (_what, script) => {
+    await scene.start(withStartUp(script));
     const { init, reply } = await runScript("cat");
     expect(Buffer.from(reply.bytes)).toEqual(encodeInit(init));
   });
 
   it("gives up on a machine that never stops talking before the agent starts", async () => {
-    await scene.start({ home: { ".bashrc": "yes\n" } });
+    await scene.start(withStartUp("yes"));
     const failure = await failureOfScript("cat");
     expect(failure.code).toBe("TAKEOVER_RUN_AGENT_OUTPUT_TOO_LARGE");
     expect(failure.message).toContain("more than 1 MiB of text came before");

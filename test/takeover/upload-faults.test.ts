@@ -21,6 +21,9 @@ import { waitFor } from "../support/wait.js";
 
 const FAILURE = 4;
 const PERMISSION_DENIED = 3;
+/** What answers does so within that, however busy the machine; and where nothing does, how long is waited. */
+const STALL_MS = 15_000;
+const STALLED_MS = 1_000;
 
 describe("an upload to a server that misbehaves", () => {
   let bench: Bench;
@@ -43,13 +46,14 @@ describe("an upload to a server that misbehaves", () => {
     await bench.remove();
   });
 
-  const send = async (script: Script) => {
+  const send = async (script: Script, uploadStallTimeoutMs = STALL_MS) => {
     server = await scriptedSshServer(script);
     connection = await openConnection(dialOptions(server.port), never());
-    const settings = bench.settings({ clientKey: anyKey() }, { uploadStallTimeoutMs: 300 });
+    const settings = bench.settings({ clientKey: anyKey() }, { uploadStallTimeoutMs });
     return failureOf(upload({ connection, machineId: "machine" }, settings, never()));
   };
-  const faulty = (faults: SftpFaults) => send({ sftp: sftpServer(faults) });
+  const faulty = (faults: SftpFaults, stallMs?: number) =>
+    send({ sftp: sftpServer(faults) }, stallMs);
 
   it("is refused where the server drops writes and says they went well", async () => {
     const failure = await faulty({ onWrite: (index) => (index % 10 === 9 ? "ok" : undefined) });
@@ -94,30 +98,30 @@ describe("an upload to a server that misbehaves", () => {
     ["a write", { onWrite: (index) => (index === 5 ? "silence" : undefined) }, "bytes sent"],
     ["the closing", { onClose: () => "silence" }, "closing the file"],
   ])("ends by the stall timeout where %s is never acknowledged", async (_what, faults, doing) => {
-    const failure = await faulty(faults);
+    const failure = await faulty(faults, STALLED_MS);
     expect(failure.code).toBe("TAKEOVER_UPLOAD_STALLED");
     expect(failure.message).toContain(doing);
-    expect(failure.message).toContain("--upload-stall-timeout 300ms");
+    expect(failure.message).toContain("--upload-stall-timeout 1s");
   });
 
   it("ends by the stall timeout where no command is ever started, or never ends", async () => {
-    expect((await send({ exec: () => true })).code).toBe("TAKEOVER_UPLOAD_STALLED");
+    expect((await send({ exec: () => true }, STALLED_MS)).code).toBe("TAKEOVER_UPLOAD_STALLED");
     await server?.stop();
     const hangs: Script["exec"] = (_command, accept) => {
       accept();
       return true;
     };
-    expect((await send({ exec: hangs })).code).toBe("TAKEOVER_UPLOAD_STALLED");
+    expect((await send({ exec: hangs }, STALLED_MS)).code).toBe("TAKEOVER_UPLOAD_STALLED");
   });
 
   it("ends by the stall timeout where SFTP never opens", async () => {
-    const failure = await send({ sftp: "ignored" });
+    const failure = await send({ sftp: "ignored" }, STALLED_MS);
     expect(failure.code).toBe("TAKEOVER_UPLOAD_STALLED");
     expect(failure.message).toContain("opening SFTP");
   });
 
   it("ends by the stall timeout where the partial file's guard is never started", async () => {
-    const failure = await send({ exec: (command) => command.includes(GUARD) });
+    const failure = await send({ exec: (command) => command.includes(GUARD) }, STALLED_MS);
     expect(failure.code).toBe("TAKEOVER_UPLOAD_STALLED");
     expect(failure.message).toContain("having the partial file guarded");
   });

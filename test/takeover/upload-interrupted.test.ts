@@ -9,6 +9,9 @@ import { tcpProxy } from "../support/tcp-peer.js";
 import { big, expectPlaced, MACHINE_ID, namesIn, send } from "../support/uploads.js";
 import { waitFor } from "../support/wait.js";
 
+/** Long enough that a file of 16 MB, 2 MB at a time, is on its way for half a second at least. */
+const PATH = { delayMs: 40 };
+
 describeWithSshd("an upload that is disturbed", () => {
   const scene = new SshScene();
 
@@ -60,7 +63,7 @@ describeWithSshd("an upload that is disturbed", () => {
     "ends by its stall timeout when the machine stops taking data: %s",
     async (_how, options) => {
       await scene.start(options, () => big(16));
-      const proxy = await tcpProxy(scene.sshd.port);
+      const proxy = await tcpProxy(scene.sshd.port, { ...PATH });
       scene.afterwards(proxy.stop);
       const sent = failureOf(send(scene, { uploadStallTimeoutMs: 500 }, { port: proxy.port }));
       await waitFor("the upload is under way", () => proxy.clientBytes() > 1_000_000);
@@ -81,7 +84,7 @@ describeWithSshd("an upload that is disturbed", () => {
     "leaves nothing on the machine where the connection $what in the middle: $how",
     async ({ options, what }) => {
       await scene.start(options, () => big(16));
-      const proxy = await tcpProxy(scene.sshd.port);
+      const proxy = await tcpProxy(scene.sshd.port, { ...PATH });
       scene.afterwards(proxy.stop);
       const sent = failureOf(send(scene, {}, { port: proxy.port }));
       await waitFor("the upload is under way", () => proxy.clientBytes() > 2_000_000);
@@ -101,7 +104,7 @@ describeWithSshd("an upload that is disturbed", () => {
 
   it("leaves what a machine cannot remove itself, having one channel, to its next attempt", async () => {
     await scene.start({ config: ["MaxSessions 1"] }, () => big(16));
-    const proxy = await tcpProxy(scene.sshd.port);
+    const proxy = await tcpProxy(scene.sshd.port, { ...PATH });
     scene.afterwards(proxy.stop);
     const sent = failureOf(send(scene, {}, { port: proxy.port }));
     await waitFor("the upload is under way", () => proxy.clientBytes() > 2_000_000);
@@ -115,7 +118,7 @@ describeWithSshd("an upload that is disturbed", () => {
     "aborts within a second with the reason given, and leaves nothing: %s",
     async (_how, options) => {
       await scene.start(options, () => big(24));
-      const proxy = await tcpProxy(scene.sshd.port);
+      const proxy = await tcpProxy(scene.sshd.port, { ...PATH });
       scene.afterwards(proxy.stop);
       const aborter = new AbortController();
       const reason = new Error("stop");

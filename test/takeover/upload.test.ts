@@ -2,7 +2,13 @@ import { spawn } from "node:child_process";
 import { chmod, copyFile, mkdir, readFile, stat, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { expect, it } from "vitest";
-import { LOGIN_SHELLS, onPath, SshScene, withLoginShell } from "../support/ssh-scene.js";
+import {
+  LOGIN_SHELLS,
+  onPath,
+  SshScene,
+  withLoginShell,
+  withStartUp,
+} from "../support/ssh-scene.js";
 import { describeWithSshd, type SshdOptions } from "../support/sshd.js";
 import { big, expectPlaced, send } from "../support/uploads.js";
 
@@ -52,8 +58,8 @@ describeWithSshd("an upload to a real OpenSSH server", () => {
   it.each<[string, SshdOptions]>([
     ["has no SFTP", { sftp: null }],
     ["has no program for SFTP", { sftp: "/nonexistent/sftp-server" }],
-    ["prints start-up text", { home: { ".bashrc": "echo Welcome to prod\n" } }],
-    ["prints start-up text without line end", { home: { ".bashrc": "printf hi\n" } }],
+    ["prints start-up text", withStartUp("echo Welcome to prod")],
+    ["prints start-up text without line end", withStartUp("printf hi")],
     [
       "prints start-up text, SFTP being built in",
       {
