@@ -43,6 +43,10 @@ export class Replica {
     }
   }
 
+  get pid(): number | undefined {
+    return this.#child?.pid;
+  }
+
   signal(signal: NodeJS.Signals): void {
     this.#child?.kill(signal);
   }

@@ -153,7 +153,7 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosReport> {
     }
     pending.clear();
     const sound = world.machines.map(({ machineId }) => machineId);
-    await calm(sql, sound, options.replicas);
+    await calm(sql, sound, replicas);
     for (const replica of replicas) {
       await replica.stop(20_000);
       replica.proxy.dropStalled();
@@ -211,7 +211,11 @@ async function storm(
 }
 
 /** Nothing goes wrong any more: operators ask for what failed until all sound machines have their key. */
-async function calm(sql: World["sql"], sound: readonly string[], replicas: number): Promise<void> {
+async function calm(
+  sql: World["sql"],
+  sound: readonly string[],
+  replicas: readonly Replica[],
+): Promise<void> {
   await sql("select bmdb.release_takeover(machine_id) from bmdb.machine_hold");
   let asked = 0;
   await waitFor(
@@ -232,14 +236,17 @@ async function calm(sql: World["sql"], sound: readonly string[], replicas: numbe
         `select (select count(*) from bmdb.machine_agent_started where machine_id = any ($1::uuid[]))::integer as keys,
                 (select count(*) from graphile_worker.jobs
                  where locked_at is not null or run_at <= now())::integer as busy,
-                (select count(*) from bmdb.sessions)::integer as sessions`,
+                array(select substring(runtime_info from 'process (\\d+)')::integer from bmdb.sessions
+                      order by 1) as workers`,
         [sound],
       );
-      // Sessions of those that died are reaped as well.
+      // Sessions of those that died are reaped as well, and each replica that lives has its own: by their number
+      // alone a dead one's would pass for that of one which is just starting.
+      const workers = replicas.map(({ pid }) => pid ?? 0).sort((one, other) => one - other);
       return (
         Number(row?.keys) === sound.length &&
         Number(row?.busy) === 0 &&
-        Number(row?.sessions) === replicas
+        String(row?.workers) === String(workers)
       );
     },
     QUIET_DEADLINE_MS,
