@@ -68,7 +68,7 @@ export interface Sshd {
   readonly home: string;
   /** What it logged so far. */
   log(): string;
-  /** Process ids of its connections. */
+  /** Process ids of its connections: one each for root, two for other users, whom sshd serves at arm's length. */
   connections(): number[];
   /** Stops it and all of its connections. */
   stop(): Promise<void>;
@@ -144,7 +144,10 @@ export async function startSshd(options: SshdOptions = {}): Promise<Sshd> {
     folder,
     home,
     log: () => log,
-    connections: () => childrenByParent().get(child.pid ?? -1) ?? [],
+    connections: () =>
+      descendantsOf(child.pid ?? -1)
+        .filter(({ name }) => name.startsWith("sshd"))
+        .map(({ pid }) => pid),
     async stop() {
       await stopTree(child);
       await rm(folder, { recursive: true, force: true });
@@ -206,7 +209,7 @@ export async function stopTree(child: ChildProcess): Promise<void> {
     child.once("exit", resolve);
   });
   // Children first: without their parent they could not be told from anybody else's.
-  for (const pid of descendantsOf(child.pid ?? -1)) {
+  for (const { pid } of descendantsOf(child.pid ?? -1)) {
     kill(pid);
   }
   child.kill("SIGKILL");
@@ -221,21 +224,29 @@ function kill(pid: number): void {
   }
 }
 
-function descendantsOf(pid: number, children = childrenByParent()): number[] {
-  return (children.get(pid) ?? []).flatMap((child) => [...descendantsOf(child, children), child]);
+interface Process {
+  readonly pid: number;
+  readonly parent: number;
+  readonly name: string;
+}
+
+function descendantsOf(pid: number, processes = allProcesses()): Process[] {
+  return processes
+    .filter(({ parent }) => parent === pid)
+    .flatMap((child) => [...descendantsOf(child.pid, processes), child]);
 }
 
 /** One look through /proc. Linux's own list of a process's children is closed to others, as sshd closes its own. */
-function childrenByParent(): Map<number, number[]> {
-  const children = new Map<number, number[]>();
-  for (const name of readdirSync("/proc").filter((entry) => /^\d+$/.test(entry))) {
-    try {
-      const stat = readFileSync(`/proc/${name}/stat`, "utf8");
-      const parent = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
-      children.set(parent, [...(children.get(parent) ?? []), Number(name)]);
-    } catch {
-      // Ended between the listing and the look.
-    }
-  }
-  return children;
+function allProcesses(): Process[] {
+  return readdirSync("/proc")
+    .filter((entry) => /^\d+$/.test(entry))
+    .flatMap((pid) => {
+      try {
+        const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+        const [, name = "", parent] = /\((.*)\) \S+ (\d+)/s.exec(stat) ?? [];
+        return [{ pid: Number(pid), parent: Number(parent), name }];
+      } catch {
+        return []; // Ended between the listing and the look.
+      }
+    });
 }
