@@ -21,9 +21,24 @@ export class CommitUncertain extends DatabaseTrouble {
   override readonly name = "CommitUncertain";
 }
 
-/** SQLSTATE of an error that came from Postgres, else undefined; see Postgres' appendix A. */
+/** SQLSTATE of an error that came from Postgres, or was the cause of trouble; else undefined. See Postgres' appendix A. */
 export function sqlState(error: unknown): string | undefined {
-  return error instanceof pg.DatabaseError ? error.code : undefined;
+  const cause = error instanceof DatabaseTrouble ? error.cause : error;
+  return cause instanceof pg.DatabaseError ? cause.code : undefined;
+}
+
+/**
+ * SQLSTATE classes that say how the server is, and nothing of the statement: connection, transaction state and
+ * read-only, serialization and deadlock, resources, locks, operator intervention, system.
+ */
+const SERVERS_STATE = /^(08|25|40|53|55|57|58)/;
+
+/** A statement's error: as database trouble where the connection is gone or the server is to blame, else as it is. */
+export function ofStatement(error: unknown): unknown {
+  const state = sqlState(error);
+  return state === undefined || SERVERS_STATE.test(state)
+    ? trouble("running a statement", error)
+    : error;
 }
 
 /** `error` as database trouble, with what was being done. */

@@ -1,5 +1,12 @@
 import type pg from "pg";
-import { CommitUncertain, DatabaseTrouble, LockLost, sqlState, trouble } from "./database-error.js";
+import {
+  CommitUncertain,
+  DatabaseTrouble,
+  LockLost,
+  ofStatement,
+  sqlState,
+  trouble,
+} from "./database-error.js";
 import { IDLE_IN_TRANSACTION_MS, LOCK_MS, STATEMENT_MS } from "./limits.js";
 
 /** A transaction, reachable only inside withTransaction's callback. */
@@ -67,7 +74,11 @@ function transactionOn(client: pg.PoolClient, lost: AbortController): Tx {
     lost: lost.signal,
     async query(text, values) {
       lost.signal.throwIfAborted();
-      return (await client.query(text, values as unknown[])).rows;
+      try {
+        return (await client.query(text, values as unknown[])).rows;
+      } catch (error) {
+        throw ofStatement(error);
+      }
     },
     async ping() {
       lost.signal.throwIfAborted();
@@ -145,7 +156,7 @@ async function rollback(
   }
   if (
     error instanceof CommitUncertain ||
-    (error instanceof DatabaseTrouble && !sqlState(error.cause))
+    (error instanceof DatabaseTrouble && sqlState(error) === undefined)
   ) {
     return error;
   }

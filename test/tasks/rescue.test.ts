@@ -165,3 +165,38 @@ test("the lock's connection lost while the steps run: they are aborted at once, 
   expect(await scene.outcomes()).toEqual({ canceled: 1 });
   await expectAtRest(scene, machineId);
 });
+
+test("a statement that fails because its connection is ended is told as trouble of the database, not as a fault of ours", async () => {
+  const machineId = await scene.provide();
+  await scene.attempt(machineId, async (_machine, hooks) => {
+    const terminated = terminateAttempt();
+    // At once, so that the statement meets the end, and not its announcement.
+    await hooks.beforeRunAgent().finally(() => terminated);
+    for (;;) {
+      await hooks.beforeRunAgent();
+    }
+  });
+  expect(await scene.history(machineId)).toEqual(["Started", "Canceled"]);
+  const log = scene.log.join("");
+  expect(log).toContain("put off: database trouble");
+  expect(log).not.toContain("unforeseen");
+  await expectAtRest(scene, machineId);
+});
+
+test("a statement that waits too long for a lock is trouble of the database as well", async () => {
+  const machineId = await scene.provide();
+  const job = await scene.pick(machineId);
+  const other = await scene.database.pool.connect();
+  try {
+    await other.query("begin; lock table bmdb.machine_provided in access exclusive mode");
+    const end = setTimeout(() => void other.query("rollback"), 9_000);
+    await scene.run(job, answers());
+    clearTimeout(end);
+  } finally {
+    await other.query("rollback");
+    other.release();
+  }
+  expect(scene.log.join("")).toMatch(/put off: database trouble/);
+  expect(scene.log.join("")).not.toContain("unforeseen");
+  await expectAtRest(scene, machineId);
+}, 40_000);
