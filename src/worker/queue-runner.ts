@@ -1,4 +1,5 @@
 import { EventEmitter } from "node:events";
+import { setTimeout as delay } from "node:timers/promises";
 import {
   Logger as QueueLogger,
   runTaskList,
@@ -15,7 +16,10 @@ export interface QueueRunner {
   /** Resolves, with the reason, once the library has given up; the library says so by an event alone. */
   readonly broken: Promise<Error>;
   readonly listenConnected: () => boolean;
-  /** Fetches no more jobs; resolves when those that run have ended and are written back. */
+  /**
+   * Fetches no more jobs; resolves when those that run have ended and are written back, and a second later at
+   * the latest, whatever the library has still to close.
+   */
   stop(): Promise<void>;
 }
 
@@ -32,6 +36,8 @@ export interface QueueRunnerOptions {
 const POLL_MS = 2_000;
 /** Attempts are interrupted by us; the library's own abort must not come first, and 0 is not "never". */
 const LIBRARY_ABORT_MS = 2 ** 31 - 1;
+/** It says UNLISTEN before it is done: on a connection that is half dead that takes a query's 12 s. */
+const LIBRARY_CLOSE_MS = 1_000;
 
 /**
  * Starts graphile-worker 0.17.3 the one way that loses no completion: batching on, so that a shutdown waits
@@ -41,6 +47,16 @@ export function startQueueRunner(options: QueueRunnerOptions): QueueRunner {
   const { health } = options;
   const events: WorkerEvents = new EventEmitter();
   let listenConnected = false;
+  let running = 0;
+  let stopping = false;
+  let tellIdle = () => {};
+  const idle = new Promise<void>((resolve) => {
+    tellIdle = () => {
+      if (stopping && running === 0) {
+        resolve();
+      }
+    };
+  });
 
   events.on("pool:create", ({ workerPool }) => {
     // There is no option for it; the property is read at each use. Set before the first fetch, so that no
@@ -75,8 +91,13 @@ export function startQueueRunner(options: QueueRunnerOptions): QueueRunner {
   events.on("job:start", () => {
     health.polled();
     health.jobStarted();
+    running += 1;
   });
-  events.on("job:complete", () => health.jobEnded());
+  events.on("job:complete", () => {
+    health.jobEnded();
+    running -= 1;
+    tellIdle();
+  });
   const broken = new Promise<Error>((resolve) => {
     events.on("pool:fatalError", ({ error }) => resolve(asError(error)));
   });
@@ -107,7 +128,12 @@ export function startQueueRunner(options: QueueRunnerOptions): QueueRunner {
     broken,
     listenConnected: () => listenConnected,
     async stop() {
-      await workerPool.gracefulShutdown("the worker stops");
+      stopping = true;
+      tellIdle();
+      await Promise.race([
+        workerPool.gracefulShutdown("the worker stops"),
+        idle.then(() => delay(LIBRARY_CLOSE_MS)),
+      ]);
     },
   };
 }

@@ -35,6 +35,8 @@ const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 15_000;
 /** How long interrupted attempts, and each step of closing, may take at the end. */
 const CLOSE_MS = 5_000;
+/** Nothing is under way on them any more; a half-dead one would only be waited for. */
+const CONNECTIONS_CLOSE_MS = 1_000;
 
 /**
  * Runs takeovers until `stop`. Resolves once everything is closed: no attempt runs, their jobs are free.
@@ -73,7 +75,7 @@ export async function runWorker(
     });
     await takeJobs(configuration, context, { health, log, pools });
   } finally {
-    await bounded(pools.end(), "closing the database connections", log);
+    await bounded(pools.end(), "closing the database connections", log, CONNECTIONS_CLOSE_MS);
     await http?.close();
     releaseConsole();
     log.close();
@@ -243,13 +245,18 @@ function reasonOf(signal: AbortSignal): string {
 }
 
 /** Waits for a part of the end, but not for long: what hangs must not keep the rest from being closed. */
-async function bounded(work: Promise<unknown>, what: string, log: LimitedLogger): Promise<boolean> {
+async function bounded(
+  work: Promise<unknown>,
+  what: string,
+  log: LimitedLogger,
+  ms = CLOSE_MS,
+): Promise<boolean> {
   const timer = new AbortController();
   try {
     await Promise.race([
       work,
-      delay(CLOSE_MS, undefined, { signal: timer.signal }).then(() => {
-        throw new Error(`not done within ${CLOSE_MS / 1000} s`);
+      delay(ms, undefined, { signal: timer.signal }).then(() => {
+        throw new Error(`not done within ${ms / 1000} s`);
       }),
     ]);
     return true;

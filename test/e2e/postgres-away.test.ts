@@ -107,4 +107,23 @@ describeWithSshd("Postgres away under a running worker", () => {
       }),
     150_000,
   );
+
+  test.concurrent(
+    "a worker that listens on a connection that is dead, without knowing, stops within its grace and leaves no session",
+    () =>
+      behindProxy(async (site, proxy) => {
+        const replica = await site.worker("--shutdown-grace=4s");
+        proxy.stall();
+        await proxy.back();
+        const machineId = await site.provideOne("m1");
+        await waitFor(
+          "the machine is started, for it polls on new connections",
+          () => site.started(machineId),
+          40_000,
+        );
+        expect(await replica.stop("SIGTERM", 4_000)).toBe(0);
+        expect(await site.database.query("select from bmdb.sessions")).toEqual([]);
+      }),
+    90_000,
+  );
 });
