@@ -92,7 +92,12 @@ export const INJECTIONS: Readonly<Record<string, readonly [weight: number, injec
       later(0, async () => {
         await sql(
           `do $$ begin lock table ${table} in access exclusive mode; perform pg_sleep(${seconds}); end $$`,
-        ).catch(() => undefined); // Restarts end it; after enough of them it is given up.
+        ).catch((error: { code?: string }) => {
+          // Restarts end it, and after enough of them it is given up; a wrong statement is a fault of ours.
+          if (error.code?.startsWith("42")) {
+            throw error;
+          }
+        });
       });
     },
   ],
